@@ -24,6 +24,7 @@ from stoilo.cli.schemas import SCHEMAS, render_schema
 from stoilo.core import types
 from stoilo.core.codebook import load_codebook
 from stoilo.core.levels import Level, load_levels
+from stoilo.core.libraries import Library, load_libraries
 from stoilo.core.types import BOUNDS, Redundancy, RunLimits
 from stoilo.low_level.redundancy import CreateOptions
 from stoilo.sandbox.kernel.filter_text import render_filter
@@ -116,6 +117,20 @@ Own classes may extend the classes below (`+`: and what their library derives fr
 types and exceptions. In parentheses: the names of such a class that an own class may define, by
 itself or by a mixin; every name that the library class does not know is free, too. Special
 methods such as `__getitem__` are free. What is not listed is held, not extended (`STO-G105`).
+"""
+
+LIBRARIES_INTRO = """\
+# Libraries
+
+A library is data (`stoilo/policies/libraries/<import name>.toml`, a target of the offline
+policy role): which names of an installed package tasks may use, which of its values travel,
+and what is withheld and why. What a task may import is its [level](levels.md)'s list and the
+described libraries of its flavor; a library never touches the kernel layer, builtins or
+limits. `stoilo policy show NAME` lists every name; [how to describe one
+more](../howto/describe-a-library.md), [why it is done so](../explanation/libraries.md).
+
+| import | describes | from level | modules | names | types that travel | withheld |
+|---|---|---|---|---|---|---|
 """
 
 REDUNDANCY_INTRO = """\
@@ -291,6 +306,42 @@ def _level_section(level: Level) -> str:
     )
 
 
+def _library_row(one: Library) -> str:
+    names = sum(len(rule.names) for rule in one.modules.values())
+    return (
+        f"| `{one.name}` | {one.distribution} {one.versions} | {one.level} "
+        f"| {len(one.modules)} | {names:,} | {len(one.travelling_types)} "
+        f"| {len(one.withheld)} |"
+    )
+
+
+def _library_section(one: Library) -> str:
+    modules = ", ".join(f"`{name}`" for name in sorted(one.modules))
+    types = ", ".join(f"`{name}`" for name in sorted(one.travelling_types)) or "none"
+    rows = [f"| `{name}` | {why} |" for name, why in sorted(one.withheld.items())]
+    withheld = ["| withheld | why |", "|---|---|", *rows, ""] if rows else []
+    return "\n".join(
+        [
+            f"## {one.name}",
+            "",
+            one.summary,
+            "",
+            f"**Modules:** {modules}",
+            "",
+            f"**Types that travel:** {types}",
+            "",
+            *withheld,
+        ]
+    )
+
+
+def libraries_page() -> str:
+    """Return the page of described libraries."""
+    libraries = load_libraries()
+    rows = "\n".join(map(_library_row, libraries)) + "\n"
+    return "\n".join([LIBRARIES_INTRO + rows, *map(_library_section, libraries)])
+
+
 def levels_page() -> str:
     """Return the page of levels."""
     levels = load_levels()
@@ -412,6 +463,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "cli.md": cli_page,
     "error-codes.md": lambda: render_markdown(list(load_codebook().values())),
     "levels.md": levels_page,
+    "libraries.md": libraries_page,
     "limits.md": limits_page,
     "metrics.md": metrics_page,
     "python-api.md": api_page,

@@ -13,6 +13,7 @@ from stoilo.cli.schemas import SCHEMAS, render_schema
 from stoilo.cli.sources import read_as_task, read_policy, read_source
 from stoilo.core.errors import UsageError
 from stoilo.core.levels import load_levels
+from stoilo.core.libraries import load_libraries, load_library
 from stoilo.policies.explanation import (
     Change,
     diff_levels,
@@ -31,7 +32,10 @@ from stoilo.policies.policy import (
 from stoilo.policies.render import render_json, render_sarif, render_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from stoilo.core.levels import Level
+    from stoilo.core.libraries import Library
 
 
 REFUSED = 3
@@ -49,17 +53,32 @@ class LevelLine(msgspec.Struct, frozen=True):
     review: str
 
 
+class LibraryLine(msgspec.Struct, frozen=True):
+    """One described library, in the list of all."""
+
+    name: str
+    level: str  # the narrowest that may use it
+    summary: str
+    digest: str
+
+
 class Overview(msgspec.Struct, frozen=True):
-    """A policy and what it makes of the shipped levels."""
+    """A policy, what it makes of the shipped levels, and the described libraries."""
 
     policy: str
     policy_digest: str
     levels: tuple[LevelLine, ...]
+    libraries: tuple[LibraryLine, ...]
 
     @classmethod
     def of(cls, rules: Policy, levels: tuple[Level, ...]) -> Overview:
         """Return the overview of `levels` under `rules`."""
-        return cls(rules.name, rules.digest, tuple(_line(rules, one) for one in levels))
+        libraries = tuple(
+            LibraryLine(one.name, one.level, one.summary, one.digest)
+            for one in load_libraries()
+        )
+        lines = tuple(_line(rules, one) for one in levels)
+        return cls(rules.name, rules.digest, lines, libraries)
 
 
 def _line(rules: Policy, level: Level) -> LevelLine:
@@ -134,11 +153,11 @@ def check(
 
 
 @click.command()
-@click.argument("subject", metavar="LEVEL|POLICY", required=False)
+@click.argument("subject", metavar="LEVEL|LIBRARY|POLICY", required=False)
 @click.option("--policy", "policy_file", help="Policy file; default: the shipped one.")
 @click.option(
     "--against",
-    metavar="LEVEL|POLICY",
+    metavar="LEVEL|LIBRARY|POLICY",
     help="Only what it has otherwise than this one: + widens, - narrows, ~ neither.",
 )
 @click.option(
@@ -158,7 +177,7 @@ def show(
     schema: str | None,
     as_json: bool,
 ) -> None:
-    """Show what a level hands out, or list the levels and who may use them.
+    """Show what a level or a library hands out, or list them and who may use them.
 
     With --against two levels, or two policy files (`default`: the shipped one), are
     compared. --system-calls ends with the filters that processes load on this machine.
@@ -176,6 +195,8 @@ def show(
         say(changes, render_changes(changes), as_json=as_json)
     elif system_calls:
         _show_system_calls(load_level(subject), as_json=as_json)
+    elif library := load_library(subject):
+        say(library, _render_library(library), as_json=as_json)
     else:
         one = load_level(subject)
         say(one, _render_level(one), as_json=as_json)
@@ -213,6 +234,10 @@ def _render_overview(overview: Overview) -> str:
         f"{level.order}  {level.name:<10} {level.summary}" + f"  ({_access(level)})"
         for level in overview.levels
     ]
+    rows += [
+        f"  {line.name}: {line.summary} (from level {line.level})"
+        for line in overview.libraries
+    ]
     head = f"policy {overview.policy}, digest {overview.policy_digest}"
     return "\n".join([head, *rows])
 
@@ -224,16 +249,35 @@ def _access(level: LevelLine) -> str:
     return f"open to {who}" + ("; a reviewer signs" if level.review == "manual" else "")
 
 
+def _render_modules(one: Level | Library) -> Iterator[str]:
+    for name, rule in sorted(one.modules.items()):
+        yield f"  {name}: {', '.join(sorted(rule.names))}"
+
+
+def _render_library(library: Library) -> str:
+    parts = [
+        f"{library.name} (from level {library.level}): {library.summary}",
+        f"distribution {library.distribution} {library.versions}",
+        f"digest {library.digest}",
+        "",
+        "modules:",
+        *_render_modules(library),
+    ]
+    if library.travelling_types:
+        parts += ["", f"values: {', '.join(sorted(library.travelling_types))}"]
+    if library.withheld:
+        parts += ["", "withheld:"]
+        parts += [f"  {name}: {why}" for name, why in sorted(library.withheld.items())]
+    return "\n".join(parts)
+
+
 def _render_level(level: Level) -> str:
     parts = [
         f"{level.name} (order {level.order}): {level.summary}",
         f"digest {level.digest}",
         "",
         "modules:",
-    ]
-    parts += [
-        f"  {name}: {', '.join(sorted(rule.names))}"
-        for name, rule in sorted(level.modules.items())
+        *_render_modules(level),
     ]
     parts += ["", f"builtins: {', '.join(sorted(level.builtins))}"]
     if level.travelling_types:

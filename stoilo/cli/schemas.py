@@ -44,6 +44,12 @@ SCHEMAS: Final = {
         "A level, part of the verifier's release (TOML)",
         "stoilo.core.levels",
         "Level",
+        ("digest", "libraries"),
+    ),
+    "library": PublishedSchema(
+        "A described library, a target of the policy role (TOML)",
+        "stoilo.core.libraries",
+        "Library",
         ("digest",),
     ),
     "opt-in": PublishedSchema(

@@ -211,7 +211,7 @@ def _place(level: Level, data: bytes, base: Level | None) -> Level:
     if base is not None:
         level = _widen(base, level)
         digest = domain_digest(Domain.LEVEL, data, base.digest.encode())
-    return msgspec.structs.replace(level, digest=digest)
+    return msgspec.structs.replace(level, digest=digest, libraries=())
 
 
 # The shipped ones: part of the verifier release, trusted, read once a process (the jailed

@@ -30,7 +30,10 @@ PREDICATE_TYPE: Final = "urn:stoilo:task-admission:v1"
 CODEC_VERSION: Final = 1
 MAX_LIFETIME_S: Final = 14 * 24 * 3600
 # Extension names this version understands; a statement naming another is refused
-KNOWN_CRITICAL: Final[frozenset[str]] = frozenset()
+LIBRARIES: Final = "libraries"
+"""Critical where a statement names any: who does not add them would run something else."""
+
+KNOWN_CRITICAL: Final[frozenset[str]] = frozenset({LIBRARIES})
 
 _Sha256 = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 _Nonce = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
@@ -86,6 +89,9 @@ class Statement(msgspec.Struct, frozen=True):
     # DSSE envelopes of reviews, as JSON text
     reviewers: Annotated[tuple[_Review, ...], msgspec.Meta(max_length=4)] = ()
     public_source: bool = False  # whether the submitter let the source be published
+    # digests of the files of the flavor's libraries (domain-separated) that are added to
+    # the level, in the order of their names
+    libraries: Annotated[tuple[_Sha256, ...], msgspec.Meta(max_length=32)] = ()
     # what the work is about, for volunteers who choose
     topics: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=8)] = ()
     # extension names a verifier must know or refuse
@@ -157,7 +163,7 @@ def _is_plain(data: bytes) -> bool:
         return False
     return (
         _encode(read) == data
-        and not read.critical
+        and KNOWN_CRITICAL.issuperset(read.critical)
         and read.entry.isidentifier()
         and _in_range(read.limits)
         and _in_range(read.redundancy)

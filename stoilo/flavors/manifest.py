@@ -11,14 +11,16 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import operator
 import re
 import tomllib
 from dataclasses import dataclass
-from importlib import resources
+from importlib import metadata, resources
 from typing import TYPE_CHECKING
 
 from stoilo.core.digests import Digest, content_digest
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import InternalError, UsageError
+from stoilo.core.libraries import Library, load_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -195,9 +197,27 @@ def foreign_ids() -> Mapping[str, str]:
     """Return MD5 of another's manifest → name of the flavor that runs its tasks.
 
     The thesis's listing 4 is one; it names cloudpickle, which no flavor of ours holds.
+
+    Raises:
+        InternalError: ``STO-P001``, a flavor lacks a module that the other file names.
     """
     page = resources.files("stoilo.flavors") / "aliases.toml"
-    return tomllib.loads(page.read_text("utf-8"))
+    return read_aliases(page.read_text("utf-8"), shipped_flavors())
+
+
+def read_aliases(text: str, flavors: Sequence[FlavorManifest]) -> dict[str, str]:
+    """Return what `foreign_ids` says, of the text of a file like ``aliases.toml``."""
+    held = {flavor.name: frozenset(flavor.modules) for flavor in flavors}
+    found: dict[str, str] = {}
+    for alias, entry in tomllib.loads(text).items():
+        named = set(entry["modules"]) - set(entry.get("needless", ()))
+        if missing := sorted(named - held.get(entry["flavor"], frozenset())):
+            message = (
+                f"flavor {entry['flavor']} cannot stand for {alias}: no {missing[0]}"
+            )
+            raise InternalError("STO-P001", message)
+        found[alias] = entry["flavor"]
+    return found
 
 
 def find_flavor(
@@ -217,6 +237,63 @@ def find_flavor(
         f"there is no flavor {wanted[:80]!r} here",
         hint=f"flavors here: {', '.join(flavor.name for flavor in known)}",
     )
+
+
+def held_libraries(flavor: FlavorManifest) -> tuple[Library, ...]:
+    """Return the described libraries that `flavor` holds, in the order of their names."""
+    return load_libraries(sorted({one.partition(".")[0] for one in flavor.modules}))
+
+
+def is_installed(library: Library) -> bool:
+    """Whether `library` is installed here in a version that its file describes."""
+    version = _installed_version(library.distribution)
+    return bool(version) and is_described(library, version)
+
+
+@functools.cache
+def _installed_version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def is_described(library: Library, version: str) -> bool:
+    """Whether `version` of the library's distribution is one that its file describes.
+
+    Compares releases: a build's own mark (``+cpu``) says nothing, and what comes before a
+    release is no such version.
+
+    Raises:
+        InternalError: ``STO-P001``, its `versions` are no comparisons like ``>=1.9,<1.10``.
+    """
+    found = _VERSION.fullmatch(version.partition("+")[0])
+    wanted = [_COMPARISON.fullmatch(one.strip()) for one in library.versions.split(",")]
+    if None in wanted:
+        raise InternalError("STO-P001", f"versions of {library.name} cannot be read")
+    return found is not None and all(
+        _COMPARED[one[1]](_release(found[0]), _release(one[2])) for one in wanted if one
+    )
+
+
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
+_COMPARISON = re.compile(r"(>=|<=|==|!=|<|>) *([0-9]+(?:\.[0-9]+)*)")
+_COMPARED = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Return the numbers of a release; zeros at its end say nothing."""
+    numbers = [int(one) for one in version.split(".")]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
 
 
 def _size(flavor: FlavorManifest) -> tuple[int, int, str]:

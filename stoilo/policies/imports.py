@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import ast
 import itertools
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from stoilo.core.libraries import load_library
 from stoilo.policies.findings import FINDINGS_SHOWN, Lines, make_finding
 from stoilo.sandbox.language.names import bindings
 
@@ -96,33 +98,68 @@ def _refuse(need: Need, lines: Lines, level: Level, wider: Sequence[Level]) -> F
         message = f"`from __future__ import {need.name[:60]}` changes the language"
         return make_finding("STO-P042", place, message, "only annotations is allowed")
     opening = next((other.name for other in wider if _admits(other, need)), "")
-    if not need.name or need.module not in level.modules:
-        message = f"module {need.module[:80]} is not open at level {level.name}"
-        instead = _INSTEAD.get(need.module.partition(".")[0], "")
-        advice = _advice(opening, "") if opening or not instead else instead
-        return make_finding("STO-P040", place, message, advice)
-    what = f"{need.module}.{need.name}"[:100]
-    message = f"{what} is not handed out at level {level.name}"
-    return make_finding("STO-P040", place, message, _advice(opening, need.module))
+    known = need.name and need.module in level.modules
+    what = ".".join(filter(None, (need.module, need.name))) if known else need.module
+    state = "handed out" if known else "open"
+    message = (
+        f"{'' if known else 'module '}{what[:100]} is not {state} at level {level.name}"
+    )
+    if opening:
+        hint = f"level {opening} has it: ask for level={opening}"
+    else:
+        hint = _advice(need, what, level)
+    return make_finding("STO-P040", place, message, hint)
+
+
+def _advice(need: Need, what: str, level: Level) -> str:
+    """Return what to do about something that no level hands out."""
+    root = need.module.partition(".")[0]
+    library = load_library(root)
+    if library is None and need.module in level.modules:
+        return (
+            f"use another name of {need.module[:60]}: `stoilo policy show` lists them"
+        )
+    if library is None:
+        return advise(root)
+    for dotted in (what, need.module):
+        if why := library.withheld.get(dotted):
+            return f"{dotted[:80]} is withheld: {why}"
+    if library.modules.keys().isdisjoint(level.modules):
+        return f"no flavor of this project holds {root}: ask its operator for one"
+    return f"`stoilo policy show {root}` lists what the library {root} hands out"
+
+
+def advise(root: str) -> str:
+    """Return what to do without the package `root` (untrusted), which nothing describes."""
+    if root in _INSTEAD:
+        return _INSTEAD[root]
+    if root in sys.stdlib_module_names:
+        return "no level has it: `stoilo policy show` lists the open modules"
+    return (
+        f"no file policies/libraries/{root[:60]}.toml describes it: an operator drafts one "
+        f"with `stoilo flavor describe {root[:60]}`; meanwhile compute with what "
+        "`stoilo policy show` lists, or do this part at home and pass its result"
+    )
 
 
 _NO_COMMAND_LINE = (
     "a task has no command line: name as the entry a function that takes the parameters "
     "as its one dict, and keep the parser in another file"
 )
+_PICKLES = "pickles run code: json, numpy.save and torch.save write to io.BytesIO()"
+_PICTURES = "a task has no screen: return the numbers, and draw them at home"
+_NETWORK = "a task has no network: fetch at home, and pass the data as an argument"
+_FILES = "a task has no files and no processes: pass the data as an argument"
+_ALONE = "a task runs alone in one thread: split the work with conn.map(...) instead"
 # What to do without a module that scripts often import
 _INSTEAD = {
     **dict.fromkeys(("argparse", "click", "fire", "optparse"), _NO_COMMAND_LINE),
-    "pickle": "pickles run code: json, numpy.save and torch.save write to io.BytesIO()",
+    **dict.fromkeys(("pickle", "cloudpickle", "dill", "joblib"), _PICKLES),
+    **dict.fromkeys(("matplotlib", "seaborn", "plotly"), _PICTURES),
+    **dict.fromkeys(("requests", "urllib", "http", "socket", "httpx"), _NETWORK),
+    **dict.fromkeys(("os", "shutil", "tempfile", "glob", "subprocess"), _FILES),
+    **dict.fromkeys(("threading", "multiprocessing", "concurrent", "asyncio"), _ALONE),
 }
-
-
-def _advice(opening: str, module: str) -> str:
-    if opening:
-        return f"level {opening} has it: ask for level={opening}"
-    if module:
-        return f"use another name of {module[:60]}: `stoilo policy show` lists them"
-    return "no level has it: `stoilo policy show` lists the open modules"
 
 
 def _attribute_needs(tree: ast.Module) -> Iterator[Need]:

@@ -154,7 +154,7 @@ def build_inputs(part: PartFile, commit: str, source_date_epoch: int) -> BuildIn
 def make_attestation(part: PartFile, inputs: BuildInputs, key: PrivateKey) -> bytes:
     """Return the envelope by which the builder with `key` says that he built `part`.
 
-    The serial, which a release gives and no build, is left out by setting it to 1.
+    Serial and role, which a release gives and no build, are left out: see `_built`.
     """
     statement = _Statement(
         type=STATEMENT_TYPE,
@@ -302,8 +302,8 @@ def _differs(part: PartFile, one: Attestation, name: str) -> TrustError:
 
 
 def _built(part: PartFile) -> PartFile:
-    """Return what of a part's record a build decides: all but its serial."""
-    return msgspec.structs.replace(part, serial=1)
+    """Return what of a part's record a build decides: all but serial and role."""
+    return msgspec.structs.replace(part, serial=1, role="targets")
 
 
 def _subjects(part: PartFile) -> tuple[_Subject, ...]:

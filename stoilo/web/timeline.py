@@ -102,6 +102,7 @@ def _denied(record: WorkunitRecord, denial: RevocationRecord) -> list[str]:
     }
     digests = {*denial.digests, *denial.flavors}
     found = [what for what, digest in named.items() if digest in digests]
+    found += ["one of its libraries"] if digests & {*record.libraries} else []
     if record.epoch in denial.epochs or record.epoch < denial.min_epoch:
         found.append(f"every admission of epoch {record.epoch}")
     return found

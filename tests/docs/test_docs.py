@@ -129,7 +129,15 @@ def test_error_codes_exist(path):
 
 
 @pytest.mark.parametrize(
-    "name", ["cli.md", "levels.md", "limits.md", "python-api.md", "redundancy.md"]
+    "name",
+    [
+        "cli.md",
+        "levels.md",
+        "libraries.md",
+        "limits.md",
+        "python-api.md",
+        "redundancy.md",
+    ],
 )
 def test_generated_page_is_what_the_code_says(name):
     """`make docs` mends it."""

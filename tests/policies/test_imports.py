@@ -1,9 +1,11 @@
 import ast
+import dataclasses
 
 import pytest
 
 from stoilo.core.levels import Level, LevelLimits, ModuleRule, SyscallRules
 from stoilo.policies.findings import Lines
+from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.imports import (
     find_import_problems,
     find_needs,
@@ -109,3 +111,44 @@ def test_hint_names_the_level_that_opens_the_module() -> None:
     )
     assert "level=high" in finding.hint
     assert (finding.column, finding.end_column) == (8, 10)
+
+
+def hint_of(text: str, libraries: tuple[str, ...] | None = None) -> str:
+    """Return the first finding's hint at level numeric."""
+    request = GateRequest(f"{text}\ndef f(args): pass".encode(), level="numeric")
+    verdict = judge(dataclasses.replace(request, libraries=libraries))
+    return verdict.findings[0].hint
+
+
+def test_undescribed_package_is_told_which_file_would_be_needed() -> None:
+    hint = hint_of("import xgboost")
+    assert "policies/libraries/xgboost.toml" in hint
+    assert "stoilo flavor describe xgboost" in hint
+
+
+@pytest.mark.parametrize(
+    ("package", "advice"),
+    [("requests", "no network"), ("matplotlib", "draw them"), ("joblib", "pickles")],
+)
+def test_package_that_no_task_can_use_is_told_what_to_write(
+    package: str, advice: str
+) -> None:
+    assert advice in hint_of(f"import {package}")
+
+
+def test_library_that_no_flavor_of_the_project_holds_is_refused() -> None:
+    assert "no flavor of this project holds scipy" in hint_of("import scipy", ())
+
+
+def test_library_that_a_flavor_holds_is_named_in_the_verdict() -> None:
+    source = b"from scipy import linalg\ndef f(args): return linalg.det(args)"
+    verdict = judge(GateRequest(source, libraries=("scipy",)))
+    assert (verdict.admitted, verdict.level) == (True, "numeric")
+    assert verdict.libraries == ("scipy",)
+
+
+def test_argument_type_alone_needs_its_library() -> None:
+    request = GateRequest(b"def f(args): return args", argument_types=("scipy.x.Y",))
+    verdict = judge(request)
+    assert verdict.libraries == ("scipy",)
+    assert [found.code for found in verdict.findings] == ["STO-P053"]

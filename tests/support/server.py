@@ -148,6 +148,7 @@ class PlainJudge:
     policy_digest: str = "1" * 64
     asked: int = 0
     last: GateRequest | None = None
+    libraries: tuple[str, ...] = ()
 
     def judge(self, submission: GateRequest) -> Verdict:
         """Return the verdict; counts its calls."""
@@ -164,6 +165,7 @@ class PlainJudge:
             policy_digest=self.policy_digest,
             source_digest=content_digest(submission.source),
             findings=(finding,) if bad else (),
+            libraries=self.libraries,
         )
 
     def judge_many(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -138,7 +139,9 @@ def make_bench(
     policy: Policy | None = None,
     reviewers: Callable[[], tuple[Reviewer, ...]] = tuple,
     url: str = "",
+    held: Mapping[str, str] = MappingProxyType({}),
 ) -> Bench:
+    """`held`: import name → digest of each library that the project's flavors hold."""
     clock, log, signer = ManualClock(), MemoryLog(), StampSigner()
     results = tmp_path / "results"
     results.mkdir(exist_ok=True)
@@ -154,14 +157,16 @@ def make_bench(
         engine=engine,
         judge=judge,
         policy=policy or make_policy(quota),
-        jail_of=lambda _: validators,
+        jail_of=lambda *_: validators,
         levels=make_level,
-        flavors=lambda wish, level: content_digest(f"{wish}{level}".encode()),
+        flavors=lambda wish, level, _: content_digest(f"{wish}{level}".encode()),
         facts=project,
         clock=clock,
         revocations=lambda _: b"revocations",
         terms=lambda: Terms(reviewers=reviewers()),
         side=side,
+        held_libraries=lambda: tuple(held),
+        libraries_of=lambda _flavor, _level: tuple(held.values()),
     )
     server = TaskServer(store, tmp_path / "blobs", around)
     engine.start(server.validation, server.keeper)

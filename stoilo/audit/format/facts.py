@@ -97,6 +97,8 @@ class WorkunitRecord(_Public, frozen=True, tag="workunit"):
     codes: Annotated[tuple[_Code, ...], msgspec.Meta(max_length=64)] = ()
     # commitments of the reviews it stands on, as their own records give them
     reviews: Annotated[tuple[_Sha256, ...], msgspec.Meta(max_length=4)] = ()
+    # digests of the libraries that are added to the level
+    libraries: Annotated[tuple[_Sha256, ...], msgspec.Meta(max_length=32)] = ()
 
 
 class OutcomeRecord(_Public, frozen=True, tag="outcome"):

@@ -180,7 +180,7 @@ def check_record(leaf: Leaf, data: bytes) -> Record:
 _FOUND_BY: Final = {
     MentionKind.COMMITMENT: "task submitter validator arguments blobs reviews review "
     "source result subject",
-    MentionKind.DIGEST: "admission_leaf level_digest policy_digest language_digest "
+    MentionKind.DIGEST: "admission_leaf level_digest libraries policy_digest language_digest "
     "flavor flavors file digest digests archives metadata parts transcript offline "
     "published versions",
     MentionKind.CODE: "code codes",

@@ -77,6 +77,13 @@ from stoilo.signer.roles import OFFLINE
     multiple=True,
     help="Directory of built parts to publish: launcher, verifier, flavors.",
 )
+@click.option(
+    "--flavors",
+    "flavors",
+    type=FOLDER,
+    multiple=True,
+    help="Directory of built flavors that the policy role alone publishes.",
+)
 @click.option("--online", "online_file", type=FILE, help="New keys made on the server.")
 @click.option("--levels", is_flag=True, help="Accept this package's levels too.")
 @click.option("--log-policy", type=FILE, help="Other witnesses that must cosign.")
@@ -159,6 +166,8 @@ def request(
 
     Example: stoilo release request STICK --release /srv/stoilo --build dist --renew soon
 
+    Example: stoilo release request STICK --release DIR --flavors dist
+
     Example: stoilo release request STICK --release DIR --role root --out ada.pub --in dora.pub
 
     Example: stoilo release request STICK --release DIR --withdraw part=numeric
@@ -175,7 +184,7 @@ def request(
             ceremony = replace(
                 ceremony, proposal=amend_proposal(ceremony.proposal, changes, now)
             )
-    for place in asked["built"]:
+    for place in (*asked["built"], *asked["flavors"]):
         ceremony = add_builds(ceremony, read_attestations(place))
     if asked["online_file"]:  # kept in the folder, for the record
         ceremony = replace(ceremony, online=read_small(asked["online_file"]))
@@ -195,6 +204,8 @@ Asked = dict[str, Any]
 def _build(asked: Asked, _: Proposal, __: int) -> Iterator[Changes]:
     for place in asked["built"]:
         yield read_parts_from(place)
+    for place in asked["flavors"]:
+        yield read_parts_from(place, by_policy=True)
 
 
 def _online(asked: Asked, proposal: Proposal, _: int) -> Iterator[Changes]:

@@ -102,11 +102,12 @@ def check_module(name: str, where: str) -> None:
     modules = _known_modules(name)
     if name in modules or any(known.startswith(f"{name}.") for known in modules):
         return
-    roots = sorted({module.split(".")[0] for module in modules})
+    from stoilo.policies.imports import advise  # noqa: PLC0415 - for the refusal alone
+
     refuse(
         "STO-C012",
-        f"{where} needs module {name}, which no level lets a task import",
-        f"tasks may import: {', '.join(roots)}; do the rest here and pass its result",
+        f"{where} needs module {name}, which neither a level nor a library opens to tasks",
+        advise(name.partition(".")[0]),
     )
 
 

@@ -18,8 +18,9 @@ from stoilo.audit.format.proof import (
     render_leaf,
 )
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import PolicyRefusal, TrustError
+from stoilo.core.errors import InternalError, PolicyRefusal, TrustError
 from stoilo.core.levels import Level
+from stoilo.core.libraries import add_libraries, level_order
 from stoilo.core.signatures import Envelope, parse_envelope, verify_envelope
 from stoilo.core.statement import (
     CODEC_VERSION,
@@ -104,6 +105,7 @@ def check_revocations(admission: VerifiedAdmission, trust: TrustedRelease) -> No
         statement.arguments,
         statement.flavor,
         statement.level_digest,
+        *statement.libraries,
         statement.policy_digest,
         statement.language_digest,
         statement.submitter,
@@ -317,7 +319,27 @@ def _check_level(work: Work, statement: Statement, trust: TrustedRelease) -> Lev
         raise TrustError("STO-A032", "the level's file is not one this release holds")
     if statement.language_digest not in trust.languages:
         raise TrustError("STO-A032", "the source was judged by another language layer")
-    return level
+    _check_flavor_libraries(statement, level, trust)
+    try:
+        wide = add_libraries(level, map(trust.library, statement.libraries))
+    except InternalError as error:
+        raise TrustError("STO-A032", error.message) from error
+    if wide.libraries != statement.libraries:
+        raise TrustError("STO-A032", "the libraries are in another order")
+    return wide
+
+
+def _check_flavor_libraries(
+    statement: Statement, level: Level, trust: TrustedRelease
+) -> None:
+    """Refuse (STO-A032) other libraries than the flavor's that the level may use."""
+    # All are in the tree: one left out would be there with its classes not closed.
+    flavor = statement.flavor
+    for listed in {one.libraries for one in trust.parts if one.flavor == flavor}:
+        held = (trust.library(digest) for digest in listed)
+        fits = tuple(one.digest for one in held if level_order(one) <= level.order)
+        if fits != statement.libraries:
+            raise TrustError("STO-A032", "the libraries are not those of the flavor")
 
 
 def _check_digests(inputs: list[InputFile], statement: Statement) -> list[bytes]:

@@ -26,6 +26,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import InternalError, TrustError
 from stoilo.core.levels import Level
 from stoilo.core.statement import MAX_LIFETIME_S
+from stoilo.core.types import RunLimits
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.admission import verify_work
 from stoilo.executor.verifier.installation import disk_trouble, replace_file
@@ -48,7 +49,8 @@ from stoilo.executor.verifier.workunit import (
     Work,
     seen_checkpoint,
 )
-from stoilo.sandbox.process.supervisor import Jail
+from stoilo.sandbox.process.exchange import Exchange
+from stoilo.sandbox.process.report import JailReport
 
 MEMORY_FILE: Final = "memory.json"
 MAX_MEMORY_BYTES: Final = 256 * 1024
@@ -200,6 +202,20 @@ def newest_release(state: Path, built: Built, now: int) -> TrustedRelease:
     )
 
 
+class TaskJail(Protocol):
+    """What runs tasks: a `Jail`, or what stands for one."""
+
+    def run(
+        self,
+        request: bytes,
+        limits: RunLimits,
+        *,
+        watch: Callable[[Exchange], object] | None = None,
+    ) -> JailReport:
+        """Run one request; see `Jail.run`."""
+        ...
+
+
 class Runtimes(Protocol):
     """Gives a jail for a task whose verification has ended well."""
 
@@ -212,7 +228,7 @@ class Runtimes(Protocol):
 
     def jail(
         self, level: Level, flavor: str, trust: TrustedRelease, archive: Path | None
-    ) -> Jail:
+    ) -> TaskJail:
         """Return the jail for tasks of `level` that need `flavor`."""
         ...
 

@@ -15,8 +15,9 @@ import msgspec
 
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.core.digests import Digest
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.levels import Level
+from stoilo.core.libraries import MOST_LIBRARIES, Library, parse_library
 from stoilo.core.signatures import PublicKey, parse_public_key, parse_strict_json
 from stoilo.core.types import BOUNDS
 
@@ -119,7 +120,10 @@ class ArchiveFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PartFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``launcher|verifier/<platform>.json``, ``flavor/<name>/<platform>.json``: one part."""
+    """One part: ``launcher|verifier/<platform>.json``, ``flavor/<name>/<platform>.json``.
+
+    Or ``policy/flavor-<name>.<platform>.json``: a flavor that the policy role names alone.
+    """
 
     format: Literal["stoilo-part/1"]  # `PART_FORMAT`
     part: _Name  # ``launcher``, ``verifier`` or the flavor's name
@@ -138,6 +142,16 @@ class PartFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     level: Annotated[str, msgspec.Meta(pattern=r"\A[a-z0-9-]{0,32}\Z")] = ""
     sbom: _DigestOrNone = ""  # SHA-256 of the software bill of materials
     lock: _DigestOrNone = ""  # SHA-256 of the lock file that the part was built from
+    # digests of the described libraries that a flavor holds, in the order of their names
+    libraries: Annotated[
+        tuple[_Digest, ...], msgspec.Meta(max_length=MOST_LIBRARIES)
+    ] = ()
+    role: Literal["targets", "policy"] = "targets"  # who names it, and its files
+
+    @property
+    def target(self) -> str:
+        """The target name of its files, without suffix (``verifier/x86_64-linux``)."""
+        return part_target(self.part, self.platform, self.role)
 
 
 class FloorsFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -259,6 +273,8 @@ class TrustedRelease:
     # the oldest parts that may still work
     floors: FloorsFile = field(default_factory=FloorsFile)
     builders: BuilderFile = field(default_factory=BuilderFile)  # who attests builds
+    # digest of each accepted library's file → its bytes, parsed where a task needs it
+    libraries: Mapping[str, bytes] = field(default_factory=dict)
 
     def epoch_at(self, now: int, lifetime_s: int) -> GateEpoch | None:
         """Return the newest epoch that holds an admission from `now` for `lifetime_s`."""
@@ -280,6 +296,16 @@ class TrustedRelease:
         named = [level for level in self.levels if level.name == name]
         exact = [level for level in named if level.digest == digest]
         return next(iter(exact or named), None)
+
+    def library(self, digest: str) -> Library:
+        """Return the accepted library of that digest; raises ``STO-A032`` without it."""
+        data = self.libraries.get(digest)
+        if data is None:
+            raise TrustError("STO-A032", f"the release has no library {digest[:16]}…")
+        try:
+            return parse_library(data)
+        except StoiloError as error:
+            raise TrustError("STO-A032", f"{error.message} here") from error
 
     def part(self, name: str, platform: str) -> PartFile | None:
         """Return the record of part `name` for `platform`, None without one."""
@@ -313,14 +339,19 @@ def read_epoch(data: bytes, number: int) -> GateEpoch:
     )
 
 
-_PART: Final = re.compile(
-    r"(launcher|verifier|flavor/[a-z0-9-]{1,32})/([a-z0-9_-]+)\.json"
+PART_RECORD: Final = re.compile(
+    r"(?:(launcher|verifier|flavor/[a-z0-9-]{1,32})/|policy/flavor-([a-z0-9-]{1,32})\.)"
+    r"([a-z0-9_-]+)\.json"
 )
+"""Names of the targets that are parts' records."""
+
 _SUFFIXES: Final = {"launcher": "", "verifier": ".tar"}
 
 
-def part_target(part: str, platform: str) -> str:
+def part_target(part: str, platform: str, role: str = "targets") -> str:
     """Return the target name of part `part`, without suffix (``verifier/x86_64-linux``)."""
+    if role == "policy":
+        return f"policy/flavor-{part}.{platform}"
     folder = part if part in _SUFFIXES else f"flavor/{part}"
     return f"{folder}/{platform}"
 
@@ -350,35 +381,59 @@ def read_parts(
 
     Raises:
         TrustError: STO-K013 malformed; a record and the files it is about
-            disagree.
+            disagree; the policy role names a program, or a flavor of the targets role.
     """
     found = []
     for name in sorted(files):
-        match = _PART.fullmatch(name)
+        match = PART_RECORD.fullmatch(name)
         if match is not None:
             part = read_target(files[name], PartFile, name)
-            _check_part(part, match[1].removeprefix("flavor/"), match[2], infos)
+            role = "targets" if match[2] is None else "policy"
+            own = match[2] or match[1].removeprefix("flavor/")
+            if (part.part, part.platform, part.role) != (own, match[3], role):
+                raise _disagrees(name)
+            _check_files(part, infos)
             found.append(part)
+    _check_owners(found)
     return tuple(found)
 
 
-def _check_part(
-    part: PartFile, name: str, platform: str, infos: Mapping[str, TargetFile]
-) -> None:
-    target = part_target(name, platform)
+def _check_owners(parts: list[PartFile]) -> None:
+    """Refuse what only the targets role may say: its names and flavors, and programs.
+
+    Whoever holds the policy role's keys alone replaces nothing that others signed.
+    """
+    owned = {
+        word
+        for part in parts
+        if part.role == "targets"
+        for word in (part.part, part.flavor, part.alias or part.flavor)
+    } | {"", *_SUFFIXES}
+    for part in parts:
+        said = {part.part, part.flavor, part.alias or part.flavor}
+        if part.role == "policy" and owned & said:
+            raise TrustError(
+                "STO-K013", f"the policy role may not name {part.part}, or its flavor"
+            )
+
+
+def _check_files(part: PartFile, infos: Mapping[str, TargetFile]) -> None:
+    name, target = part.part, part.target
     archive = target + _SUFFIXES.get(name, ".tar.xz")
     beside = [(archive, part.archive.sha256)]
     if name != "launcher":
         beside += [(f"{target}.tree", part.tree)]
     beside += [(f"{target}.sbom.json", part.sbom)] if part.sbom else []
-    agrees = (part.part, part.platform) == (name, platform) and all(
+    agrees = all(
         path in infos and infos[path].hashes.get("sha256") == digest
         for path, digest in beside
     )
     if not agrees or infos[archive].length != part.archive.size:
-        raise TrustError(
-            "STO-K013", f"{target}.json and the files it is about disagree"
-        )
+        raise _disagrees(f"{target}.json")
+
+
+def _disagrees(name: str) -> TrustError:
+    return TrustError("STO-K013", f"{name} and the files it is about disagree")
 
 
 def find(files: Mapping[str, bytes], name: str) -> bytes:

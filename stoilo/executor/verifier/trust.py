@@ -28,6 +28,7 @@ from stoilo.audit.format.policy import (
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.levels import Level, load_levels, load_older_levels
+from stoilo.core.libraries import read_libraries
 from stoilo.core.signatures import parse_public_key, parse_strict_json
 from stoilo.core.types import BOUNDS
 from stoilo.executor.verifier.targets import (
@@ -35,6 +36,7 @@ from stoilo.executor.verifier.targets import (
     BuilderFile,
     Floors,
     FloorsFile,
+    PartFile,
     PolicyFile,
     ProjectFile,
     Reviewer,
@@ -314,6 +316,8 @@ def _collect(updater: ReleaseUpdater, installed: InstalledRelease) -> TrustedRel
     builders = found.get(BUILDERS_FILE, b"{}")
     root, targets, timestamp = updater.versions()
     marks = updater.marks()
+    parts = read_parts(found, infos)
+    _check_policy_parts(parts, updater, development=DEVELOPMENT_MARK in marks)
     return TrustedRelease(
         origin=project.origin,
         development=DEVELOPMENT_MARK in marks,
@@ -345,10 +349,24 @@ def _collect(updater: ReleaseUpdater, installed: InstalledRelease) -> TrustedRel
         revocation_digest=content_digest(denied_file),
         revocation_keys=tuple(parse_public_key(key) for key in denied.keys),
         revocations_settled=denied.settled,
-        parts=read_parts(found, infos),
+        parts=parts,
         floors=read_target(floors, FloorsFile, FLOORS_FILE),
         builders=read_target(builders, BuilderFile, BUILDERS_FILE),
+        libraries=read_libraries(found),
     )
+
+
+def _check_policy_parts(
+    parts: tuple[PartFile, ...], updater: ReleaseUpdater, *, development: bool
+) -> None:
+    """Refuse (STO-K013) a flavor that fewer people signed than targets would need."""
+    # It is a program that starts before its jail closes: no single key may name it.
+    named = any(part.role == "policy" for part in parts)
+    targets, policy = updater.threshold("targets"), updater.threshold("policy")
+    if named and policy < targets and not development:
+        raise TrustError(
+            "STO-K013", f"{policy} sign the policy role's flavors, {targets} are needed"
+        )
 
 
 def _levels(project: ProjectFile, installed: InstalledRelease) -> tuple[Level, ...]:

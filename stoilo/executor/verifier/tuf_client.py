@@ -302,6 +302,13 @@ class ReleaseUpdater(Updater):
             raise TrustError("STO-K013", f"the release has no role {name}")
         return int(role.version)
 
+    def threshold(self, name: str) -> int:
+        """Return how many keys must sign for a role, 0 for one that there is not."""
+        rows = self._trusted_set.targets.delegations
+        owned = (rows.roles or {}) if rows else {}
+        role = self._trusted_set.root.roles.get(name) or owned.get(name)
+        return role.threshold if role else 0
+
     def expiry(self) -> int:
         """Return when the first role that was read expires, Unix seconds."""
         return int(min(role.expires for role in self._trusted_set).timestamp())

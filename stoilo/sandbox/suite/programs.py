@@ -8,11 +8,13 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from stoilo.core.levels import Level
+from stoilo.core.libraries import Library, level_order, load_libraries
 from stoilo.sandbox.suite.case import Case, Kind
 
 # What lies outside the jail for a program to reach: a canary to read, a mark to make
@@ -160,12 +162,22 @@ def imports_of(case: Case) -> frozenset[str]:
 
     A search in the text, no parsing: the text is hostile and this is our own process.
     """
-    found = {*_POWERS, *case.header.preload}
-    for match in _IMPORT.finditer(case.text):
-        for part in match[1].partition(" import ")[0].split(","):
-            found.add(part.strip().partition(" ")[0])
+    found = {*_POWERS, *case.header.preload, *_spelled_imports(case)}
     known = (sys.stdlib_module_names | LIBRARIES) - _CLUMSY
     return frozenset(name for name in found if name.partition(".")[0] in known)
+
+
+def libraries_of(case: Case, level: Level) -> tuple[Library, ...]:
+    """Return the described libraries that it seems to import and `level` may have."""
+    roots = {name.partition(".")[0] for name in _spelled_imports(case)}
+    found = load_libraries(sorted(roots))
+    return tuple(one for one in found if level_order(one) <= level.order)
+
+
+def _spelled_imports(case: Case) -> Iterator[str]:
+    for match in _IMPORT.finditer(case.text):
+        for part in match[1].partition(" import ")[0].split(","):
+            yield part.strip().partition(" ")[0]
 
 
 def preload_of(cases: Iterable[Case]) -> tuple[str, ...]:

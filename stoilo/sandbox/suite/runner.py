@@ -18,6 +18,7 @@ from typing import Self
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, TrustError, UsageError
 from stoilo.core.levels import Level
+from stoilo.core.libraries import Library, add_libraries
 from stoilo.core.types import RunLimits, RunOutcome, RunStatus
 from stoilo.sandbox.kernel.filters import Denied
 from stoilo.sandbox.process.channel import (
@@ -43,6 +44,7 @@ from stoilo.sandbox.suite.programs import (
     arguments_of,
     as_probe,
     imports_of,
+    libraries_of,
     validator_of,
 )
 from stoilo.sandbox.suite.report import (
@@ -64,7 +66,7 @@ class SuiteJails:
     def __init__(self, levels: Iterable[Level], preload: tuple[str, ...]) -> None:
         self.levels: Mapping[str, Level] = {level.name: level for level in levels}
         self.preload = preload
-        self._open: dict[tuple[str, str, Denied], Jail] = {}
+        self._open: dict[tuple[str, str, Denied, tuple[str, ...]], Jail] = {}
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -79,12 +81,18 @@ class SuiteJails:
             while self._open:
                 self._open.popitem()[1].close()
 
-    def get(self, job: str, level: str, denied: Denied = Denied.KILL) -> Jail:
+    def get(
+        self,
+        job: str,
+        level: str,
+        denied: Denied = Denied.KILL,
+        libraries: tuple[Library, ...] = (),
+    ) -> Jail:
         """Return the jail for tasks, validators or plain programs (the kernel layer alone)."""
-        key = (job, level, denied)
+        key = (job, level, denied, tuple(one.digest for one in libraries))
         with self._lock:
             if key not in self._open:
-                chosen = self.levels[level]
+                chosen = add_libraries(self.levels[level], libraries)
                 preload = self._preload_for(chosen) if job == PROBE_JOB else ()
                 self._open[key] = Jail(chosen, job, preload=preload, denied=denied)
             return self._open[key]
@@ -179,10 +187,14 @@ class _CaseRun:
         codes = self.runner.gate(self.case, level)
         return Ending("refused", Stop.GATE.value, codes) if codes else None
 
+    def _jail(self, job: str, level: str) -> Jail:
+        libraries = libraries_of(self.case, self.runner.jails.levels[level])
+        return self.runner.jails.get(job, level, Denied.KILL, libraries)
+
     def _task(self, level: str) -> Ending:
         arguments = skeleton.encode(arguments_of(self.case, self.ground))
         request = TaskRequest(self.case.text, "run", arguments, now=NOW)
-        jail = self.runner.jails.get(TASK_JOB, level)
+        jail = self._jail(TASK_JOB, level)
         report = jail.run(request.encode(), self._limits(level))
         return _read(read_outcome, report)
 
@@ -192,7 +204,7 @@ class _CaseRun:
         fields = {"source": self.case.text, "op": op, "entry": op}
         values = [value] * (1 if op == "init" else 2)
         request = skeleton.encode({**fields, "values": values})
-        jail = self.runner.jails.get(VALIDATE_JOB, level)
+        jail = self._jail(VALIDATE_JOB, level)
         return _read_verdict(jail.run(request, self._limits(level)))
 
     def _probe(self, level: str, denied: Denied = Denied.KILL) -> Ending:

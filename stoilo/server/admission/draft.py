@@ -43,8 +43,16 @@ class Draft:
         """The idempotency key."""
         return self.request.idempotency_key
 
-    def review(self, policy: Policy, blob_types: tuple[str, ...] = ()) -> GateRequest:
-        """Return what the gate is asked; `blob_types` come from the named blobs."""
+    def review(
+        self,
+        policy: Policy,
+        blob_types: tuple[str, ...] = (),
+        libraries: tuple[str, ...] | None = None,
+    ) -> GateRequest:
+        """Return what the gate is asked; `blob_types` come from the named blobs.
+
+        `libraries`: import names of those that the project's flavors hold; None: any.
+        """
         asked = self.request
         return GateRequest(
             asked.task_module,
@@ -54,6 +62,7 @@ class Draft:
             policy,
             tuple(sorted({asked.init_entry, asked.compare_entry} - {""})),
             tuple(sorted({*self.argument_types, *blob_types})),
+            libraries,
         )
 
 
@@ -188,5 +197,12 @@ def limits_in_force(requested: pb.RunLimits, level: Level) -> RunLimits:
 LevelLookup = Callable[[str], "Level"]
 """Level by name, as `stoilo.policies.levels.load_level`."""
 
-FlavorLookup = Callable[[str, str], str]
-"""(flavor asked for or empty, level) → id of the manifest; raises `UsageError`."""
+FlavorLookup = Callable[[str, str, tuple[str, ...]], str]
+"""(flavor asked for or empty, level, import names of the libraries needed) → id of the
+manifest; raises `UsageError`."""
+
+HeldLibraries = Callable[[], tuple[str, ...]]
+"""Import names of the libraries that the project's flavors in force hold."""
+
+LibraryLookup = Callable[[str, str], tuple[str, ...]]
+"""(id of a flavor, level) → digests of the libraries that an admission names."""

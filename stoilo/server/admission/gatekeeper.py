@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from stoilo.core.errors import StoiloError
     from stoilo.policies.policy import Policy
+    from stoilo.server.admission.draft import HeldLibraries
     from stoilo.server.db.records import TaskRow
     from stoilo.server.db.store import Store
 
@@ -62,7 +63,7 @@ class GateRefusal(PolicyRefusal):
 
 
 class Gatekeeper:
-    """Asks the judge once per (source, policy, engine) and remembers the answer.
+    """Asks the judge once per (source, policy, libraries, engine) and remembers the answer.
 
     Sources of one account that arrive together share one jailed child and one
     transaction; different accounts never share a child.
@@ -72,9 +73,15 @@ class Gatekeeper:
     """
 
     def __init__(
-        self, judge: Judge, store: Store, clock: Callable[[], int], policy: Policy
+        self,
+        judge: Judge,
+        store: Store,
+        clock: Callable[[], int],
+        policy: Policy,
+        held: HeldLibraries = tuple,
     ) -> None:
         self._judge = judge
+        self.held = held
         self._policy = policy
         self._store = store
         self._clock = clock
@@ -94,7 +101,8 @@ class Gatekeeper:
             GateRefusal: ``STO-R020``, today's policy does not admit it any more.
         """
         spec = task.spec
-        if task.attempt == 1 and spec.policy_digest == self._policy.digest:
+        held = set(spec.libraries) <= set(self.held())
+        if task.attempt == 1 and spec.policy_digest == self._policy.digest and held:
             return spec.policy_digest  # judged at submission, by this policy
         with self._store.read() as connection:
             wanted = {spec.task_module, spec.validator_module, spec.arguments}
@@ -111,6 +119,7 @@ class Gatekeeper:
             self._policy,
             tuple(sorted(named)),
             tuple(sorted(types)),
+            self.held(),
         )
         key = verdict_key(request)
         verdict = self._known.get(key)

@@ -80,6 +80,7 @@ class Terms:
             said.arguments,
             said.flavor,
             said.level_digest,
+            *said.libraries,
             said.policy_digest,
             said.language_digest,
             said.submitter,

@@ -9,6 +9,7 @@ import msgspec
 from stoilo.audit.format.proof import Leaf, LeafKind, render_leaf
 from stoilo.core.statement import (
     CODEC_VERSION,
+    LIBRARIES,
     Statement,
     make_nonce,
     parse_statement,
@@ -21,7 +22,7 @@ from stoilo.server.log.public_records import submitter_commitment
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.server.admission.draft import LevelLookup
+    from stoilo.server.admission.draft import LevelLookup, LibraryLookup
     from stoilo.server.db.records import AttemptRow, TaskRow
     from stoilo.server.log.ports import ProjectFacts
 
@@ -39,10 +40,12 @@ class StatementWriter:
         facts: Callable[[], ProjectFacts],
         levels: LevelLookup,
         salt_of: Callable[[int], str],
+        libraries: LibraryLookup = lambda _flavor, _level: (),
     ) -> None:
         self.facts = facts
         self._levels = levels
         self._salt_of = salt_of
+        self._libraries = libraries
 
     def seal(
         self,
@@ -92,6 +95,7 @@ class StatementWriter:
         times: tuple[int, int],
     ) -> Statement:
         spec = task.spec
+        libraries = self._libraries(spec.flavor, spec.level)
         return Statement(
             origin=facts.origin,
             nonce=make_nonce(),
@@ -118,5 +122,7 @@ class StatementWriter:
             not_after=times[1],
             epoch=facts.epoch,
             public_source=spec.publish_source,
+            libraries=libraries,
             topics=spec.topics,
+            critical=(LIBRARIES,) if libraries else (),
         )

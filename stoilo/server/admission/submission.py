@@ -34,6 +34,7 @@ from stoilo.server.db import rows
 from stoilo.server.db.batcher import Batcher
 from stoilo.server.db.bulk import draw_tokens
 from stoilo.server.db.records import Owner, TaskRow, TaskSpec
+from stoilo.server.release.flavors import check_validators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -90,7 +91,7 @@ class Submissions:
         policy: Policy,  # who may use which level, and how much
         *,
         levels: LevelLookup,  # level by name
-        flavors: FlavorLookup,  # flavor id by (wish, level)
+        flavors: FlavorLookup,  # flavor id by (wish, level, libraries)
         clock: Callable[[], int],  # seconds since 1970
         # called after tasks became durable (wakes the pipeline)
         stored: Callable[[], None],
@@ -132,7 +133,8 @@ class Submissions:
         # its limit before the first of them is counted.
         async with self._refusing.one(account_id, most) as count_refusal:
             verdict = await self._gatekeeper.judge(
-                draft.review(self._policy, found.blob_types), account_id
+                draft.review(self._policy, found.blob_types, self._gatekeeper.held()),
+                account_id,
             )
             if not verdict.admitted:
                 count_refusal()
@@ -218,6 +220,7 @@ class Submissions:
 
     def _spec(self, draft: Draft, verdict: Verdict) -> TaskSpec:
         asked, level = draft.request, self._levels(verdict.level)
+        check_validators(asked.validator_module, verdict.libraries)
         return TaskSpec(
             task_module=content_digest(asked.task_module),
             entry=asked.entry,
@@ -229,7 +232,7 @@ class Submissions:
             level=verdict.level,
             policy_digest=verdict.policy_digest,
             source_digest=verdict.source_digest,
-            flavor=self._flavors(asked.flavor, verdict.level),
+            flavor=self._flavors(asked.flavor, verdict.level, verdict.libraries),
             redundancy=draft.redundancy,
             limits=limits_in_force(asked.limits, level),
             label=asked.label,
@@ -237,6 +240,7 @@ class Submissions:
             map_items=asked.map_items,
             topics=tuple(sorted(set(asked.topics))),
             codes=tuple(sorted(set(_known_codes(verdict.findings)))[:MOST_CODES]),
+            libraries=verdict.libraries,
         )
 
     def _insert(self, batch: Sequence[_NewTask]) -> list[TaskRow | Exception]:

@@ -13,6 +13,7 @@ from stoilo.audit.format.facts import OperatorAct
 from stoilo.audit.log.side import SideStore
 from stoilo.core.errors import StoiloError
 from stoilo.core.levels import load_levels
+from stoilo.core.libraries import load_libraries
 from stoilo.policies.jailed import GATE_JOB, Gate
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
@@ -56,7 +57,12 @@ if TYPE_CHECKING:
 
     from stoilo.executor.verifier.workunit import ResultHeader
     from stoilo.policies.policy import Policy
-    from stoilo.server.admission.draft import FlavorLookup, LevelLookup
+    from stoilo.server.admission.draft import (
+        FlavorLookup,
+        HeldLibraries,
+        LevelLookup,
+        LibraryLookup,
+    )
     from stoilo.server.admission.gatekeeper import Judge
     from stoilo.server.config import ServerConfig
     from stoilo.server.data_directory import DataDir
@@ -80,9 +86,10 @@ class Dependencies:
     engine: Engine  # issues workunits
     judge: Judge  # the gate
     policy: Policy  # in force
-    jail_of: Callable[[str], JailRunner]  # validators' jail by level name
+    # validators' jail by level name and import names of libraries
+    jail_of: Callable[[str, tuple[str, ...]], JailRunner]
     levels: LevelLookup  # level by name
-    flavors: FlavorLookup  # flavor id by (wish, level)
+    flavors: FlavorLookup  # flavor id by (wish, level, libraries)
     facts: Callable[[], ProjectFacts]  # of the project, at this moment
     clock: Callable[[], int]  # seconds since 1970
     # admission time → the file of revocations for its workunit
@@ -94,6 +101,9 @@ class Dependencies:
     seen: Callable[[ResultHeader], None] = lambda header: None  # noqa: ARG005 - nothing is kept
     # id of a flavor → its archive as an input file, None for none
     archives: Callable[[str], WorkunitFile | None] = lambda _flavor: None
+    held_libraries: HeldLibraries = tuple  # those that flavors in force hold
+    # digests of a flavor's libraries that an admission at a level names
+    libraries_of: LibraryLookup = lambda _flavor, _level: ()
     # how the results of a level's tasks are spread
     replication: Callable[[str], Replication] = lambda _level: Replication()
 
@@ -120,7 +130,9 @@ class TaskServer:
         self.leaves = leaves or LeafBook(store, around.side, around.facts, clock)
         self._log = around.log
         self._policy_digest, self._clock = around.policy.digest, clock
-        gatekeeper = Gatekeeper(around.judge, store, clock, around.policy)
+        gatekeeper = Gatekeeper(
+            around.judge, store, clock, around.policy, around.held_libraries
+        )
         self.reviews = ReviewBook(
             store,
             lambda: around.terms().reviewers,
@@ -134,7 +146,9 @@ class TaskServer:
             around.log,
             around.signer,
             around.engine,
-            statements=StatementWriter(around.facts, around.levels, self._salt_of),
+            statements=StatementWriter(
+                around.facts, around.levels, self._salt_of, around.libraries_of
+            ),
             workunits=WorkunitWriter(
                 store,
                 self.blobs,
@@ -214,6 +228,7 @@ class TaskServer:
     def start(self) -> None:
         """Let the engine and the pipeline move; left-overs of a crash come first."""
         versions = {f"level/{level.name}": level.digest for level in load_levels()}
+        versions |= {f"library/{one.name}": one.digest for one in load_libraries()}
         versions |= {"policy": self._policy_digest, "language": LANGUAGE_DIGEST}
         with self.store.write() as connection:
             act, now = OperatorAct.SERVER_STARTED, self._clock()
@@ -299,6 +314,8 @@ def assemble(
         side=log.side,
         seen=Sightings(log.seen, trust.log_policy).record,
         archives=trust.archives,
+        held_libraries=trust.held_libraries,
+        libraries_of=trust.libraries_of,
         replication=parse_replication(config.homogeneous, config.adaptive).of,
     )
     tasks = TaskServer(

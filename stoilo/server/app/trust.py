@@ -24,10 +24,10 @@ from stoilo.server.release.changes import (
     read_transcript,
     revoked_keys,
 )
+from stoilo.server.release.flavors import choose_flavor, held_names, libraries_of
 from stoilo.server.release.parts import (
     FlavorFiles,
     ReleasedLevels,
-    choose_flavor,
     kept_archives,
     offer_programs,
 )
@@ -134,9 +134,17 @@ class ProjectTrust:
         self._engine.retain(kept_archives(trust, self._platform))
         offer_programs(self._engine, directory, trust)
 
-    def choose_flavor(self, wish: str, level: str) -> str:
+    def choose_flavor(self, wish: str, level: str, libraries: tuple[str, ...]) -> str:
         """Return the id of the flavor that a task gets."""
-        return choose_flavor(wish, level, self.revocations.in_force())
+        return choose_flavor(wish, level, libraries, self.revocations.in_force())
+
+    def held_libraries(self) -> tuple[str, ...]:
+        """Return the import names of the libraries that flavors in force hold."""
+        return held_names(self.revocations.in_force())
+
+    def libraries_of(self, flavor: str, level: str) -> tuple[str, ...]:
+        """Return the digests of a flavor's libraries that a task's admission names."""
+        return libraries_of(flavor, level, self.revocations.in_force())
 
     def terms(self) -> Terms:
         """Return what volunteers accept at this moment."""

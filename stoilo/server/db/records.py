@@ -56,6 +56,7 @@ class TaskSpec(msgspec.Struct, frozen=True):
     map_items: int = 0  # 0 = one call
     topics: tuple[str, ...] = ()  # what the work is about
     codes: tuple[str, ...] = ()  # codes of the gate's findings, for the public record
+    libraries: tuple[str, ...] = ()  # import names of those that source and values need
 
 
 class TaskRow(msgspec.Struct, frozen=True):

@@ -122,6 +122,7 @@ def workunit_record(
         checkpoint=size,
         checkpoint_time=cosigned_at,
         codes=codes,
+        libraries=sealed.libraries,
         reviews=tuple(
             reviews[digest]
             for text in sealed.reviewers

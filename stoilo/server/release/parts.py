@@ -1,6 +1,7 @@
 """What hosts get of the release in force: the flavor of a task, the programs of BOINC clients.
 
     DIR/keys/targets/flavor/<name>/<sha256>.<platform>.tar.xz
+    DIR/keys/targets/policy/<sha256>.flavor-<name>.<platform>.tar.xz
     DIR/keys/targets/launcher/<sha256>.<platform>        and verifier/<sha256>.<platform>.tar
     DIR/keys/boinc/key.pub                               BOINC's code-sign key
     DIR/keys/boinc/launcher/<platform>.sig               its signatures, made in the ceremony
@@ -31,11 +32,9 @@ from stoilo.core.boinc.codesign import (
 )
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.frozen_tree import XzReader, parse_tree, read_any_archive
-from stoilo.executor.verifier.targets import part_target
 from stoilo.executor.verifier.workunit import FLAVOR
 from stoilo.executor.volunteer.scheduler_rpc import BOINC_PLATFORMS
-from stoilo.flavors.manifest import find_flavor
-from stoilo.policies.levels import level_names, load_level
+from stoilo.policies.levels import load_level
 from stoilo.server.engines.programs import (
     AppProgram,
     CodeSignKey,
@@ -43,6 +42,7 @@ from stoilo.server.engines.programs import (
     SignedFile,
 )
 from stoilo.server.engines.workunits import WorkunitFile
+from stoilo.server.release.flavors import flavor_parts
 from stoilo.signer.ceremony.base_release import stored_name
 from stoilo.signer.ceremony.boinc_files import (
     BOINC_FOLDER,
@@ -51,7 +51,7 @@ from stoilo.signer.ceremony.boinc_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from stoilo.core.levels import Level
@@ -62,90 +62,6 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger(__name__)
 ARCHIVE_SUFFIX = ".tar.xz"
 USUAL_GROWTH = 8  # of an archive when it is unpacked
-
-
-def flavor_parts(release: TrustedRelease) -> tuple[PartFile, ...]:
-    """Return the records of the release's flavors, one a platform; empty for none."""
-    return tuple(part for part in release.parts if part.flavor)
-
-
-def choose_flavor(wish: str, level: str, release: TrustedRelease) -> str:
-    """Return the id (SHA-256) of the flavor that a task runs on. Pure.
-
-    Args:
-        wish: name, SHA-256 or MD5 of a flavor, empty for the one made for `level`.
-        level: of the task.
-        release: in force, with everything that is withdrawn now.
-
-    Raises:
-        UsageError: STO-P002, no such flavor is installed, where the release has none.
-        PolicyRefusal: STO-K097 the release does not have it, or none for this level;
-            it is withdrawn.
-    """
-    parts = flavor_parts(release)
-    if not parts:
-        flavor = find_flavor(wish or level)
-        _check_withdrawn(flavor.name, flavor.digest, release)
-        return flavor.digest
-    part = _named(wish, parts) if wish else _made_for(level, parts, release)
-    _check_withdrawn(part.part, part.flavor, release)
-    if _order(part) < load_level(level).order:
-        raise PolicyRefusal(
-            "STO-K097",
-            f"flavor {part.part} is made for level {part.level}, the task needs {level}",
-            hint=_offered(parts),
-        )
-    return part.flavor
-
-
-def _named(wish: str, parts: Sequence[PartFile]) -> PartFile:
-    for part in parts:
-        if wish in {part.part, part.flavor, part.alias}:
-            return part
-    raise PolicyRefusal(
-        "STO-K097",
-        f"the project publishes no flavor {wish[:80]!r}",
-        hint=_offered(parts),
-    )
-
-
-def _made_for(
-    level: str, parts: Sequence[PartFile], release: TrustedRelease
-) -> PartFile:
-    """Return the narrowest flavor in force that serves `level`; its namesake first."""
-    order = load_level(level).order
-    fitting = [
-        part
-        for part in parts
-        if _order(part) >= order and not _is_withdrawn(part.flavor, release)
-    ]
-    if not fitting:
-        raise PolicyRefusal(
-            "STO-K097",
-            f"the project publishes no flavor for level {level}",
-            hint=_offered(parts),
-        )
-    return min(fitting, key=lambda part: (_order(part), part.part != level, part.part))
-
-
-def _order(part: PartFile) -> int:
-    """Return the place of the part's level; -1 for one that is unknown here."""
-    known = part.level in level_names()
-    return load_level(part.level).order if known else -1
-
-
-def _is_withdrawn(flavor: str, release: TrustedRelease) -> bool:
-    return flavor in release.withdrawn_flavors or flavor in release.denied
-
-
-def _check_withdrawn(name: str, flavor: str, release: TrustedRelease) -> None:
-    if _is_withdrawn(flavor, release):
-        raise PolicyRefusal("STO-K097", f"flavor {name} ({flavor[:16]}…) is withdrawn")
-
-
-def _offered(parts: Sequence[PartFile]) -> str:
-    names = sorted({f"{part.part} (level {part.level})" for part in parts})
-    return f"flavors here: {', '.join(names)}"[:400]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +83,7 @@ class FlavorFiles:
         if part is None:
             return None
         digest = part.archive.sha256
-        name = f"{part_target(part.part, part.platform)}{ARCHIVE_SUFFIX}"
+        name = f"{part.target}{ARCHIVE_SUFFIX}"
         path = self.directory / "targets" / stored_name(name, digest)
         if not is_whole(path, part.archive.size):
             LOGGER.error("the archive %s is missing or cut short: publish again", name)
@@ -271,7 +187,7 @@ def read_programs(directory: Path, release: TrustedRelease) -> ReleasedPrograms:
 
 def _signed_file(directory: Path, part: PartFile) -> SignedFile | None:
     """Return a part's file and signature; None when one of them is not here."""
-    target = f"{part_target(part.part, part.platform)}{_SUFFIXES[part.part]}"
+    target = f"{part.target}{_SUFFIXES[part.part]}"
     path = directory / "targets" / stored_name(target, part.archive.sha256)
     signature = _read_text(directory / BOINC_FOLDER / signature_name(target))
     if not signature:

@@ -253,7 +253,7 @@ class ResultValidation:
             log.error("%s is not judged: %s", attempt.workunit, error)  # noqa: TRY400 - says it all
             raise
         program = ValidatorProgram(
-            source, spec.init_entry, spec.compare_entry, spec.level
+            source, spec.init_entry, spec.compare_entry, spec.level, spec.libraries
         )
         matter = Matter(task.account_id, attempt.workunit, max(1, spec.map_items))
         return Opinion(self._docket, matter, program)

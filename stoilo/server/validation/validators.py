@@ -7,7 +7,6 @@ code that says which, and is not retried (thesis §7.2).
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -15,12 +14,18 @@ from typing import TYPE_CHECKING, Protocol
 from stoilo.core.codec.nodes import Node
 from stoilo.core.codec.skeleton import decode, encode, nodes_equal
 from stoilo.core.errors import StoiloError, TrustError, UserCodeError
+from stoilo.core.libraries import add_libraries, load_libraries
 from stoilo.core.statement import parse_statement
 from stoilo.core.types import RunLimits
 from stoilo.executor.verifier.admission import check_validator_module
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.report import JailStatus
 from stoilo.sandbox.process.supervisor import Jail
+from stoilo.sandbox.process.warm_jails import (
+    WarmJail,
+    WarmJails,
+    memory_for_zygotes,
+)
 
 if TYPE_CHECKING:
     from stoilo.sandbox.process.exchange import Exchange
@@ -72,6 +77,7 @@ class ValidatorProgram:
     init_entry: str
     compare_entry: str
     level: str
+    libraries: tuple[str, ...] = ()  # import names of those that the task needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,45 +119,39 @@ def check_program(admitted: bytes, source: bytes) -> None:
         ) from error
 
 
-def start_jail(level: str) -> Jail:
-    """Return a warm jail of a level."""
-    return Jail(load_level(level), VALIDATE_JOB, niceness=NICENESS)
+def start_jail(level: str, libraries: tuple[str, ...] = ()) -> Jail:
+    """Return a warm jail of a level with libraries, by their import names."""
+    wide = add_libraries(load_level(level), load_libraries(libraries))
+    return Jail(wide, VALIDATE_JOB, niceness=NICENESS)
 
 
 class ValidatorJails:
-    """One jail a level, started when first needed; thread-safe.
+    """One jail a level and set of libraries, started when first needed; thread-safe.
 
     Args:
-        start: makes the jail of a level; what takes long holds up that level only.
+        start: makes such a jail; what takes long holds up its own calls only.
     """
 
-    def __init__(self, start: Callable[[str], Jail] = start_jail) -> None:
+    def __init__(
+        self, start: Callable[[str, tuple[str, ...]], Jail] = start_jail
+    ) -> None:
         self._start = start
-        self._jails: dict[str, Jail] = {}
-        self._lock = threading.Lock()
-        self._starting: dict[str, threading.Lock] = {}
+        self._jails = WarmJails(memory_for_zygotes())
 
-    def of(self, level: str) -> Jail:
-        """Return the jail of `level`."""
-        with self._lock:
-            turn = self._starting.setdefault(level, threading.Lock())
-        # Starting a jail takes seconds: only calls of the same level wait for it.
-        with turn:
-            if level not in self._jails:
-                self._jails[level] = self._start(level)
-            return self._jails[level]
+    def of(self, level: str, libraries: tuple[str, ...] = ()) -> WarmJail:
+        """Return the jail of `level` with these libraries."""
+        key = (level, libraries)
+        return self._jails.of(key, lambda: self._start(level, libraries))
 
     def close(self) -> None:
         """End every zygote; to be called when nobody asks any more."""
-        for jail in self._jails.values():
-            jail.close()
-        self._jails.clear()
+        self._jails.close()
 
 
 class Validators:
     """Calls validators by level; `jail_of` starts jails when they are first needed."""
 
-    def __init__(self, jail_of: Callable[[str], JailRunner]) -> None:
+    def __init__(self, jail_of: Callable[[str, tuple[str, ...]], JailRunner]) -> None:
         self._jail_of = jail_of
 
     def decide(self, call: Call, watch: Watch = _unwatched) -> bool:
@@ -176,7 +176,7 @@ class Validators:
                 "values": list[Node](call.values),
             }
         )
-        report = self._jail_of(call.program.level).run(
+        report = self._jail_of(call.program.level, call.program.libraries).run(
             request, VALIDATOR_LIMITS, watch=lambda exchange: watch(exchange.cancel)
         )
         if report.blames_host:

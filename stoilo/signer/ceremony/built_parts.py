@@ -3,6 +3,7 @@
     DIR/launcher/<platform>         and .json
     DIR/verifier/<platform>.tar     and .json, .tree, .sbom.json
     DIR/flavor/<name>/<platform>.tar.xz  and .json, .tree, .sbom.json; manifest.yaml
+                                     or by the policy role: policy/flavor-<name>.<platform>…
     DIR/builds/<part>/<platform>/<builder>.json
 
 Files lie under the names that targets metadata gives them. Trust: the directory is a
@@ -19,9 +20,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Final
+
+import msgspec
 
 from stoilo.core.digests import Digest
 from stoilo.core.errors import TrustError, UsageError
@@ -32,6 +35,7 @@ from stoilo.executor.verifier.trust import Built
 from stoilo.flavors.launcher_build import describe_launcher
 from stoilo.flavors.packing import hash_file
 from stoilo.signer.ceremony.folder import NamedBytes
+from stoilo.signer.ceremony.lists import library_targets
 from stoilo.signer.ceremony.proposal import Changes, NewTarget
 from stoilo.signer.roles import ceremony_bounds
 
@@ -69,10 +73,35 @@ def find_builds(directory: Path) -> tuple[FoundBuild, ...]:
     return found
 
 
-def read_parts_from(directory: Path) -> Changes:
-    """Return the changes that publish every part below `directory`; as `find_builds`."""
-    put = (one for build in find_builds(directory) for one in build.files)
+def read_parts_from(directory: Path, *, by_policy: bool = False) -> Changes:
+    """Return the changes that publish every part below `directory`; as `find_builds`.
+
+    The files of the libraries that flavors name come along, as this package ships them.
+
+    `by_policy`: whether the policy role alone is to name them, which can be flavors only.
+
+    Raises ``STO-K054`` for another part by the policy role.
+    """
+    builds = find_builds(directory)
+    put = [one for build in builds for one in _named(build, by_policy=by_policy)]
+    listed = {digest for build in builds for digest in build.part.libraries}
+    put += library_targets(listed)
     return Changes(tuple({one.name: one for one in put}.values()))
+
+
+def _named(build: FoundBuild, *, by_policy: bool) -> Iterator[NewTarget]:
+    """Yield a build's files under the names that the role which signs gives them."""
+    if not by_policy:
+        yield from build.files
+        return
+    part = msgspec.structs.replace(build.part, role="policy")
+    if not part.flavor:
+        raise UsageError("STO-K054", f"the policy role names no {part.part}")
+    yield NewTarget.of(f"{part.target}.json", msgspec.json.encode(part, order="sorted"))
+    for one in build.files:
+        if one.name != f"{build.part.target}.json":
+            file = one.name.removeprefix(f"flavor/{part.part}/")
+            yield replace(one, name=f"policy/flavor-{part.part}.{file}")
 
 
 def _build(directory: Path, record: Path) -> FoundBuild:
@@ -86,7 +115,7 @@ def _files(
     directory: Path, name: str, data: bytes, part: PartFile
 ) -> Iterator[NewTarget]:
     """Yield one part's files, checked against its record."""
-    base = part_target(part.part, part.platform)
+    base = part.target
     if name != f"{base}.json":
         raise TrustError("STO-K050", f"{name} is the record of {base}")
     yield NewTarget.of(name, data)
@@ -155,13 +184,11 @@ def drop_part(names: set[str], part: str, platform: str = "") -> tuple[str, ...]
 
     Raises ``STO-K054`` when none does.
     """
-    prefix = part_target(part, platform)
-    if not platform:
-        found = [name for name in names if name.startswith(prefix)]
-    else:
-        found = [
-            name for name in names if re.fullmatch(rf"{re.escape(prefix)}(\..+)?", name)
-        ]
+    found: list[str] = []
+    for role in ("targets", "policy"):
+        prefix = re.escape(part_target(part, platform, role))
+        form = rf"{prefix}(\..+)?" if platform else rf"{prefix}.*"
+        found += (name for name in names if re.fullmatch(form, name))
     if not found:
         raise UsageError(
             "STO-K054", f"the release has no part {part[:40]!r} {platform}"

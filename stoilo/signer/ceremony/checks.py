@@ -14,7 +14,6 @@ from stoilo.core.errors import StoiloError, TrustError
 from stoilo.executor.verifier.targets import (
     BuilderFile,
     PartFile,
-    part_target,
 )
 from stoilo.executor.verifier.trust import (
     DEVELOPMENT_MARK,
@@ -202,7 +201,7 @@ def _is_new(proposal: Proposal, part: PartFile) -> bool:
     base = proposal.base
     if base is None:
         return True
-    record = f"{part_target(part.part, part.platform)}.json"
+    record = f"{part.target}.json"
     return base.info(record) != named_targets(proposal).get(record)
 
 

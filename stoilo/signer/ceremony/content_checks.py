@@ -18,7 +18,14 @@ from stoilo.audit.format.policy import parse_history, parse_policy
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.frozen_tree import MANIFEST_BYTES, parse_tree
-from stoilo.core.levels import parse_levels
+from stoilo.core.levels import load_levels, parse_levels
+from stoilo.core.libraries import (
+    Library,
+    add_libraries,
+    is_library_target,
+    library_target,
+    parse_library,
+)
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import (
     BuilderFile,
@@ -29,11 +36,11 @@ from stoilo.executor.verifier.targets import (
     ProjectFile,
     ReviewerFile,
     RevocationFile,
-    part_target,
     read_epoch,
     read_parts,
 )
 from stoilo.executor.verifier.trust import (
+    DEVELOPMENT_MARK,
     EPOCHS_FILE,
     HISTORY_FILE,
     POLICY_FILE,
@@ -41,6 +48,7 @@ from stoilo.executor.verifier.trust import (
     travels,
 )
 from stoilo.signer.ceremony.folder import Ceremony
+from stoilo.signer.ceremony.key_holders import role_set
 from stoilo.signer.ceremony.lists import LISTS, read_epoch_files, read_list
 from stoilo.signer.ceremony.metadata import open_root, open_targets, targets_of
 from stoilo.signer.ceremony.proposal import Proposal
@@ -49,8 +57,8 @@ from stoilo.signer.roles import DELEGATED, ceremony_bounds, open_until
 REQUIRED: Final = (POLICY_FILE, *LISTS.values())
 """Targets without which no verifier takes a release."""
 
-PART_FOLDERS: Final = ("launcher/", "verifier/", "flavor/")
-"""Where launchers, verifiers and flavors lie."""
+PART_FOLDERS: Final = ("launcher/", "verifier/", "flavor/", "policy/flavor-")
+"""How the names of launchers', verifiers' and flavors' files begin."""
 
 _EPOCH: Final = re.compile(r"gate/([0-9]{1,10})\.json")
 _FileT = TypeVar("_FileT", bound=msgspec.Struct)
@@ -111,7 +119,7 @@ def _caught(
     except StoiloError as error:
         yield (
             TrustError("STO-K063", error.message, hint=error.hint)
-            if (error.code.startswith("STO-K01"))
+            if error.code.startswith(("STO-K01", "STO-P001"))
             else error
         )
 
@@ -257,6 +265,8 @@ def _check_builders(proposal: Proposal) -> Iterator[StoiloError]:
 def _check_parts(proposal: Proposal) -> Iterator[StoiloError]:
     """Records agree with their files; no part goes back or below its own floor."""
     parts = release_parts(proposal)
+    yield from _check_libraries(proposal, parts)
+    yield from _check_policy_flavors(proposal, parts)
     floors = read_list(proposal.target, FloorsFile)
     base = proposal.base
     old = release_parts(Proposal(base)) if base else ()
@@ -284,7 +294,7 @@ def _check_parts(proposal: Proposal) -> Iterator[StoiloError]:
 
 def _check_tree(proposal: Proposal, part: PartFile) -> Iterator[StoiloError]:
     """The tree's list is what the record says; its bytes are in the metadata already."""
-    name = f"{part_target(part.part, part.platform)}.tree"
+    name = f"{part.target}.tree"
     for one in proposal.targets:
         if one.name != name:
             continue
@@ -298,6 +308,63 @@ def _check_tree(proposal: Proposal, part: PartFile) -> Iterator[StoiloError]:
             yield TrustError("STO-K063", f"{name} is another part's list")
         if content_digest(data) != part.tree:
             yield TrustError("STO-K063", f"{name} is another tree's list")
+
+
+def _check_libraries(
+    proposal: Proposal, parts: tuple[PartFile, ...]
+) -> Iterator[StoiloError]:
+    """Libraries' files read; flavors name accepted ones, the same on each platform."""
+    known = {}
+    for name in filter(is_library_target, named_targets(proposal)):
+        one = parse_library(proposal.target(name) or b"")
+        known[one.digest] = one
+        if name != library_target(one):
+            yield TrustError("STO-K063", f"{name} should be {library_target(one)}")
+    listed: dict[str, tuple[str, ...]] = {}
+    for part in parts:
+        if missing := [digest for digest in part.libraries if digest not in known]:
+            yield TrustError(
+                "STO-K063", f"{part.part} holds a library {missing[0]} without a file"
+            )
+            continue
+        if part.libraries:
+            _check_fits(part, [known[digest] for digest in part.libraries])
+        if listed.setdefault(part.flavor, part.libraries) != part.libraries:
+            yield TrustError(
+                "STO-K063", f"{part.part} holds other libraries for another platform"
+            )
+
+
+def _check_fits(part: PartFile, libraries: list[Library]) -> None:
+    """Raise ``STO-P001`` or ``STO-K063`` where volunteers would refuse the flavor's tasks."""
+    level = next((one for one in load_levels() if one.name == part.level), None)
+    if level is None:
+        raise TrustError("STO-K063", f"{part.part} is made for no known level")
+    if add_libraries(level, libraries).libraries != part.libraries:
+        raise TrustError(
+            "STO-K063", f"{part.part} names its libraries in another order"
+        )
+
+
+def _check_policy_flavors(
+    proposal: Proposal, parts: tuple[PartFile, ...]
+) -> Iterator[StoiloError]:
+    """As many people sign for a flavor, a program, whichever role names it."""
+    root, targets = proposal.newest("root"), proposal.newest("targets")
+    flavors = [one for one in parts if one.role == "policy"]
+    if not flavors or root is None or targets is None:
+        return
+    needed = role_set(open_root(root).signed, "targets").threshold
+    signing = role_set(open_targets(targets).signed, "policy").threshold
+    marks = open_root(root).signed.unrecognized_fields
+    if signing < needed and DEVELOPMENT_MARK not in marks:
+        yield TrustError(
+            "STO-K063",
+            f"{flavors[0].part} is a program: {needed} must sign for the policy role, "
+            f"as for targets, and {signing} do",
+            hint="once, in a ceremony before: --role policy --in KEY.pub --threshold "
+            f"{needed}",
+        )
 
 
 def admits_until(proposal: Proposal, now: int) -> int:

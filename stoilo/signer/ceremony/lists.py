@@ -8,16 +8,23 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final, TypeVar
 
 import msgspec
 
-from stoilo.core.digests import content_digest
+from stoilo.core.digests import Domain, content_digest, domain_digest
 from stoilo.core.errors import StoiloError, TrustError, show_plainly
 from stoilo.core.levels import level_files
+from stoilo.core.libraries import (
+    is_library_target,
+    library_digests,
+    library_file,
+    library_target,
+    load_libraries,
+)
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import (
     BuilderFile,
@@ -89,6 +96,13 @@ def list_target(record: msgspec.Struct) -> NewTarget:
     return NewTarget.of(LISTS[type(record)], msgspec.json.encode(record))
 
 
+def library_targets(listed: Container[str] | None = None) -> Iterator[NewTarget]:
+    """Yield the files of this package's libraries: all, or those of digests `listed`."""
+    for one in load_libraries():
+        if listed is None or one.digest in listed:
+            yield NewTarget.of(library_target(one), library_file(one.name) or b"")
+
+
 _YEAR_10000: Final = 253_402_300_800
 
 
@@ -132,11 +146,14 @@ def describe_target(name: str, old: bytes | None, new: bytes | None) -> tuple[st
 
 
 def _compared(name: str, new: bytes | None) -> list[str]:
-    """Return whether a level's file is this package's; nothing for other targets."""
+    """Return whether a level's or library's file is this package's; else nothing."""
     folder, _, level = name.removesuffix(".toml").partition("/")
-    if folder != "levels" or new is None:
+    if new is None or not (folder == "levels" or is_library_target(name)):
         return []
-    same = level_files().get(level) == new
+    if folder == "levels":
+        same = level_files().get(level) == new
+    else:
+        same = domain_digest(Domain.LIBRARY, new) in library_digests()
     return [
         f"{'the very' if same else 'NOT the'} file of this installation of stoilo",
     ]
@@ -213,6 +230,7 @@ def _part(told: PartFile) -> Iterator[str]:
     for field in ("python", "flavor", "level", "lock", "sbom"):
         if value := getattr(told, field):
             yield f"{field} {value}"
+    yield from (f"library {digest}" for digest in told.libraries)
 
 
 def _text(data: bytes) -> Iterator[str]:
@@ -231,9 +249,9 @@ _TELLERS: Final[
     (r"executor/floors\.json", FloorsFile, _floors),
     (r"builders/keys\.json", BuilderFile, _builders),
     (
-        r"(launcher|verifier|flavor/[a-z0-9-]+)/(?![^/]*\.sbom)[^/]+\.json",
+        r"(launcher/|verifier/|flavor/[a-z0-9-]+/|policy/flavor-)(?![^/]*\.sbom)[^/]+\.json",
         PartFile,
         _part,
     ),
-    (r"(log|levels)/[^/]+", None, _text),
+    (r"(log|levels)/[^/]+|policy/library-[^/]+", None, _text),
 )

@@ -30,7 +30,9 @@ from tuf.api.metadata import Root
 from stoilo.audit.format.note import KeyType, private_vkey, render_vkey
 from stoilo.audit.format.policy import LogPolicy
 from stoilo.audit.witness.client import NO_WITNESSES, with_log, without_urls
+from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.libraries import is_library_target
 from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.targets import (
     EpochFile,
@@ -56,7 +58,12 @@ from stoilo.signer.ceremony.base_release import (
 from stoilo.signer.ceremony.content_checks import PART_FOLDERS, release_parts
 from stoilo.signer.ceremony.folder import Ceremony, CeremonyFile
 from stoilo.signer.ceremony.key_holders import KeyHolder, RoleSet
-from stoilo.signer.ceremony.lists import list_target, read_epoch_files, read_list
+from stoilo.signer.ceremony.lists import (
+    library_targets,
+    list_target,
+    read_epoch_files,
+    read_list,
+)
 from stoilo.signer.ceremony.proposal import (
     Changes,
     NewTarget,
@@ -252,6 +259,13 @@ def _targets(
     yield list_target(ProjectFile(terms.origin, levels, languages))
     for name, data in terms.level_files.items():
         yield NewTarget.of(f"levels/{name}.toml", data)
+    yield from library_targets()
+    # Flavors of an earlier build stay, and so do the libraries that they hold.
+    listed = {one for part in release_parts(proposal) for one in part.libraries}
+    for name in filter(is_library_target, base.names() if base else ()):
+        data = proposal.target(name) or b""
+        if domain_digest(Domain.LIBRARY, data) in listed:
+            yield NewTarget.of(name, data)
     policy = without_urls(with_log(terms.witnesses, terms.log_vkey))
     path = directory / "state" / LEDGER_FILE
     size = CheckpointLedger(path).last.size if path.exists() else 0

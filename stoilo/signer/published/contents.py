@@ -18,7 +18,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.frozen_tree import parse_tree, tree_digest
 from stoilo.core.types import BOUNDS
-from stoilo.executor.verifier.targets import PartFile, part_target, read_target
+from stoilo.executor.verifier.targets import PART_RECORD, PartFile, read_target
 from stoilo.executor.verifier.trust import travels
 from stoilo.signer.ceremony.base_release import stored_name
 from stoilo.signer.ceremony.built_parts import read_tree
@@ -32,9 +32,6 @@ _NAME = re.compile(
     r"[A-Za-z0-9][A-Za-z0-9._+-]{0,127}(/[A-Za-z0-9][A-Za-z0-9._+-]{0,127}){0,3}"
 )
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_PART = re.compile(
-    r"(launcher|verifier|flavor/[a-z0-9-]{1,32})/[a-z0-9_]+-[a-z]+\.json"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,7 @@ class Contents:
         return tuple(
             read_target(one.data, PartFile, one.name)
             for one in self.former
-            if _PART.fullmatch(one.name)
+            if PART_RECORD.fullmatch(one.name)
         )
 
 
@@ -125,7 +122,7 @@ def check_archives(
     for part in parts:
         if part.part == "launcher":
             continue
-        base = part_target(part.part, part.platform)
+        base = part.target
         manifest = contents.current.get(f"{base}.tree")
         suffix = ".tar" if part.part == "verifier" else ".tar.xz"
         archive = contents.current.get(f"{base}{suffix}")
@@ -141,7 +138,7 @@ def check_archives(
 
 def read_program(place: Place, contents: Contents, launcher: PartFile) -> bytes:
     """Return a launcher's bytes, hashed before; raises ``STO-K013``."""
-    name = part_target(launcher.part, launcher.platform)
+    name = launcher.target
     one = contents.current.get(name)
     if one is None:
         raise TrustError("STO-K013", f"the release lacks {name}")

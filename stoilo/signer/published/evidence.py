@@ -23,7 +23,7 @@ from stoilo.core.boinc.codesign import BoincPublicKey
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.types import BOUNDS
-from stoilo.executor.verifier.targets import TrustedRelease, part_target
+from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trust import ReleaseFiles, parse_built
 from stoilo.signer.attestations import (
     MAX_ATTESTATION_BYTES,
@@ -238,7 +238,4 @@ def metadata_rows(files: ReleaseFiles) -> tuple[NamedDigest, ...]:
 
 def part_rows(trust: TrustedRelease) -> tuple[NamedDigest, ...]:
     """Return the parts as the log's record names them."""
-    return tuple(
-        NamedDigest(part_target(part.part, part.platform), part.archive.sha256)
-        for part in trust.parts
-    )
+    return tuple(NamedDigest(part.target, part.archive.sha256) for part in trust.parts)

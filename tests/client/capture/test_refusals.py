@@ -126,11 +126,11 @@ def test_a_closure_variable_that_cannot_travel_is_named() -> None:
         capture_task(lambda kw: handle.write(kw["x"]), {})
 
 
-def test_a_module_of_no_level_is_refused_with_the_list() -> None:
+def test_a_module_of_no_level_is_refused_with_what_to_do_instead() -> None:
     with pytest.raises(UsageError, match="STO-C012") as error:
         capture_task(lambda _: os.getcwd(), {})
     assert "module os" in error.value.message
-    assert "math" in error.value.hint
+    assert "pass the data as an argument" in error.value.hint
 
 
 def test_a_value_that_contains_itself_is_refused() -> None:

@@ -41,7 +41,7 @@ def check(
     name, statement = asyncio.run(bench.issued())
     validation = ResultValidation(
         bench.store,
-        Docket(Validators(lambda _: bench.validators)),
+        Docket(Validators(lambda *_: bench.validators)),
         Sightings(kept, lambda: KEY.policy).record,
     )
     result = bench.engine.receive(

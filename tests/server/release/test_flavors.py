@@ -17,12 +17,11 @@ from stoilo.executor.verifier.workunit import FLAVOR, open_name_bound
 from stoilo.flavors.manifest import find_flavor
 from stoilo.flavors.packing import describe_tree, write_archive
 from stoilo.server.engines.workunits import WorkunitFile
+from stoilo.server.release.flavors import choose_flavor, flavor_parts
 from stoilo.server.release.parts import (
     USUAL_GROWTH,
     FlavorFiles,
     ReleasedLevels,
-    choose_flavor,
-    flavor_parts,
     kept_archives,
 )
 from tests.support.gate import GateBench
@@ -65,43 +64,43 @@ PURE, NUMERIC = part("pure"), part("numeric")
 def test_without_published_flavors_the_installed_ones_are_taken(
     release: Release,
 ) -> None:
-    assert choose_flavor("", "numeric", release()) == find_flavor("numeric").digest
-    assert choose_flavor("pure", "pure", release()) == find_flavor("pure").digest
+    assert choose_flavor("", "numeric", (), release()) == find_flavor("numeric").digest
+    assert choose_flavor("pure", "pure", (), release()) == find_flavor("pure").digest
 
 
 def test_unknown_flavor_is_refused_where_none_is_published(release: Release) -> None:
     with pytest.raises(StoiloError, match="STO-P002"):
-        choose_flavor("nonsense", "pure", release())
+        choose_flavor("nonsense", "pure", (), release())
 
 
 @pytest.mark.parametrize("wish", ["numeric", NUMERIC.flavor, NUMERIC.alias])
 def test_published_flavor_is_named_by_name_or_either_id(
     release: Release, wish: str
 ) -> None:
-    assert choose_flavor(wish, "pure", release(PURE, NUMERIC)) == NUMERIC.flavor
+    assert choose_flavor(wish, "pure", (), release(PURE, NUMERIC)) == NUMERIC.flavor
 
 
 def test_default_is_the_narrowest_that_serves_the_level(release: Release) -> None:
     big = part("big", level="tensor")
-    assert choose_flavor("", "pure", release(big, NUMERIC, PURE)) == PURE.flavor
-    assert choose_flavor("", "numeric", release(big, PURE)) == big.flavor
+    assert choose_flavor("", "pure", (), release(big, NUMERIC, PURE)) == PURE.flavor
+    assert choose_flavor("", "numeric", (), release(big, PURE)) == big.flavor
 
 
 def test_namesake_of_the_level_comes_first(release: Release) -> None:
     other = part("array", level="numeric")
-    assert choose_flavor("", "numeric", release(other, NUMERIC)) == NUMERIC.flavor
+    assert choose_flavor("", "numeric", (), release(other, NUMERIC)) == NUMERIC.flavor
 
 
 def test_installed_flavor_that_is_not_published_is_refused(release: Release) -> None:
     with pytest.raises(PolicyRefusal, match="STO-K097") as refusal:
-        choose_flavor("tensor", "tensor", release(PURE))
+        choose_flavor("tensor", "tensor", (), release(PURE))
     assert "pure" in (refusal.value.hint or "")
 
 
 def test_flavor_too_small_for_the_level_is_refused(release: Release) -> None:
     for wish in ("", "pure"):
         with pytest.raises(PolicyRefusal, match="STO-K097"):
-            choose_flavor(wish, "numeric", release(PURE))
+            choose_flavor(wish, "numeric", (), release(PURE))
 
 
 @pytest.mark.parametrize("field", ["withdrawn_flavors", "denied"])
@@ -110,20 +109,21 @@ def test_withdrawn_flavor_is_refused_by_its_own_code(
 ) -> None:
     trust = release(PURE, NUMERIC, **{field: frozenset({PURE.flavor})})
     with pytest.raises(PolicyRefusal, match="STO-K097"):
-        choose_flavor("pure", "pure", trust)
-    assert choose_flavor("", "pure", trust) == NUMERIC.flavor
+        choose_flavor("pure", "pure", (), trust)
+    assert choose_flavor("", "pure", (), trust) == NUMERIC.flavor
 
 
 def test_withdrawn_installed_flavor_is_refused_too(release: Release) -> None:
     digest = find_flavor("pure").digest
     trust = release(withdrawn_flavors=frozenset({digest}))
     with pytest.raises(PolicyRefusal, match="STO-K097"):
-        choose_flavor("", "pure", trust)
+        choose_flavor("pure", "pure", (), trust)
+    assert choose_flavor("", "pure", (), trust) == find_flavor("numeric").digest
 
 
 def test_flavor_of_an_unknown_level_serves_nothing(release: Release) -> None:
     with pytest.raises(PolicyRefusal, match="STO-K097"):
-        choose_flavor("", "pure", release(part("next", level="quantum")))
+        choose_flavor("", "pure", (), release(part("next", level="quantum")))
 
 
 def test_launcher_and_verifier_are_no_flavors(release: Release) -> None:
@@ -144,6 +144,20 @@ def test_archive_of_the_platform_goes_out_with_the_task(
     assert (file.open_name, file.digest, file.sticky) == (FLAVOR, digest, True)
     assert file.source == archive
     assert open_name_bound(FLAVOR) > 0
+
+
+def test_archive_of_the_policy_roles_flavor_goes_out_from_its_folder(
+    release: Release, tmp_path: Path
+) -> None:
+    made = msgspec.structs.replace(NUMERIC, role="policy")
+    archive = (
+        tmp_path / f"targets/policy/{made.archive.sha256}.flavor-numeric.{X86}.tar.xz"
+    )
+    archive.parent.mkdir(parents=True)
+    archive.write_bytes(b"x" * made.archive.size)
+    file = FlavorFiles(tmp_path, lambda: release(made), X86).of(made.flavor)
+    assert file is not None
+    assert file.source == archive
 
 
 def offered(release: Release, directory: Path, data: bytes) -> WorkunitFile:

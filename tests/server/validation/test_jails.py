@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 from stoilo.server.validation.validators import ValidatorJails
@@ -15,12 +16,12 @@ class Starting:
         self.began, self.let_go = threading.Event(), threading.Event()
         self.started: list[str] = []
 
-    def __call__(self, level: str) -> Any:
+    def __call__(self, level: str, _libraries: tuple[str, ...]) -> Any:
         self.started.append(level)
         if level == "tensor":
             self.began.set()
             assert self.let_go.wait(PATIENCE_S)
-        return level
+        return SimpleNamespace(zygote_pid=0)
 
 
 def test_level_that_starts_slowly_holds_up_no_other() -> None:
@@ -30,8 +31,8 @@ def test_level_that_starts_slowly_holds_up_no_other() -> None:
     for thread in slow:
         thread.start()
     assert start.began.wait(PATIENCE_S)
-    found: list[Any] = [jails.of("pure"), jails.of("pure")]
-    assert found == ["pure", "pure"]
+    assert jails.of("pure")
+    assert jails.of("pure")
     start.let_go.set()
     for thread in slow:
         thread.join()

@@ -27,7 +27,9 @@ class FixedJail:
 
 
 def judge(answer):
-    return Validators(lambda _: FixedJail(answer)).decide(Call(PROGRAM, "init", (b"",)))
+    return Validators(lambda *_: FixedJail(answer)).decide(
+        Call(PROGRAM, "init", (b"",))
+    )
 
 
 @pytest.mark.parametrize("code", ["STO-S010", "STO-S011", "STO-S020", "STO-S021"])
