@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from stoilo.client.capture.library import is_library_module
 from stoilo.client.capture.library_values import LibraryValues, form_of, parts_of
 from stoilo.client.capture.refusals import refuse, refuse_value
-from stoilo.client.capture.targets import Target
+from stoilo.client.capture.targets import Target, WrapperTarget
 from stoilo.core.codec.library_values import listed_name
 from stoilo.core.codec.nodes import (
     MODULE,
@@ -164,7 +164,7 @@ class Values:
             return self._library.node(value, form, convert)
         if is_code(value):
             target: Target = self.graph.place_callable(value, "", "")
-            is_class = isinstance(value, type)
+            is_class = isinstance(value, type) and not isinstance(target, WrapperTarget)
             return ClassRef(target.name) if is_class else FunctionRef(target.name)
         name = self.graph.place(type(value), "", "").name
         base = convert(_base(value))  # first, as the other side reads it

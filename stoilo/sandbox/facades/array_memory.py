@@ -16,6 +16,7 @@ Sources: numpy's `PyDataMem_Handler` (NEP 49), CPython's `PyBufferProcs`.
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -109,6 +110,27 @@ def call_zeroed(function: Callable[..., Any], /, *args: Any, **keywords: Any) ->
 
 # Addresses ---------------------------------------------------------------------------
 
+_exporting: list[object] = []  # not empty while `call_exporting` runs
+
+
+def call_exporting(function: Callable[..., Any], /, *args: Any) -> Any:
+    """Return ``function(*args)``; arrays of objects that it makes show it their buffers.
+
+    For compiled functions that keep no buffer and call nothing of a task: `args` are exact
+    numbers and arrays of them. Nothing is collected meanwhile, since a task's generators
+    run their ``finally`` then.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    _exporting.append(function)
+    try:
+        return function(*args)
+    finally:
+        _exporting.pop()
+        if collecting:
+            gc.enable()
+
+
 _typed: list[bool] = []  # not empty where readers that name their type are admitted
 _FORMAT, _STRIDES, _INDIRECT = 0x04, 0x18, 0x100  # of a request (Include/pybuffer.h)
 
@@ -133,7 +155,7 @@ def _checked_export(slot: int) -> Any:
 
     def checked(array: Any, view: int, flags: int) -> int:
         try:
-            closed = array.dtype.hasobject and not _is_typed(flags)
+            closed = array.dtype.hasobject and not (_exporting or _is_typed(flags))
             return -1 if closed else export(array, view, flags)
         except Exception:  # noqa: BLE001 - C is above: the caller says what failed
             return -1

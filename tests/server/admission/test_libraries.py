@@ -89,7 +89,9 @@ def test_validators_over_a_library_that_the_server_lacks_are_refused(
 
 def test_validators_run_at_the_level_and_the_tasks_libraries():
     pytest.importorskip("scipy")
-    source = b"from scipy.linalg import det\ndef check(a):\n    return bool(det(a) < -1.9)\n"
+    source = (
+        b"from scipy.linalg import det\ndef check(a):\n    return bool(det(a) < -1.9)\n"
+    )
     jails = ValidatorJails()
     program = ValidatorProgram(source, "check", "", "numeric", ("scipy",))
     bare = dataclasses.replace(program, libraries=())
