@@ -14,18 +14,26 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
-from scipy import constants, fft, spatial, stats
+from scipy import constants, fft, optimize, spatial, stats
 from scipy._lib._util import MapWrapper
 from scipy.fft import _basic_backend, _fftlog_backend, _realtransforms_backend
 from scipy.fft._pocketfft import basic, realtransforms
 from scipy.integrate import _ode, _odepack
-from scipy.optimize import _linprog_highs, _milp
+from scipy.optimize import _linprog_highs, _milp, _root_scalar
 from scipy.optimize._highspy._highs_wrapper import _highs_wrapper
-from scipy.stats import _hypotests, _morestats, _mstats_basic, _qmc, _stats_py
+from scipy.sparse._base import _spbase
+from scipy.stats import (
+    _distn_infrastructure,
+    _hypotests,
+    _morestats,
+    _mstats_basic,
+    _qmc,
+    _stats_py,
+)
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.facades.array_memory import call_exporting
-from stoilo.sandbox.language.hardening import bind_receivers, replace_member
+from stoilo.sandbox.language.hardening import bind_receivers, exact_text, replace_member
 from stoilo.sandbox.language.rules import GuardError
 from stoilo.sandbox.language.substitutes import by_name, stand_for
 from stoilo.sandbox.libraries.scipy_lists import exchange_lists
@@ -95,7 +103,12 @@ def _checked_solver(solve: Callable[..., Any]) -> Callable[..., Any]:
     return solve_alone
 
 
+_ROOTS = ("bisect", "brenth", "brentq", "newton", "ridder", "toms748")
+
+
 def _build_optimize(_level: Level) -> dict[str, object]:
+    found = {name: getattr(optimize, name) for name in _ROOTS}
+    _root_scalar.optzeros = SimpleNamespace(**found)  # read by a text that may lie
     wrapper: Any = MapWrapper
     wrapper.__init__ = _map_here
     for part in (_linprog_highs, _milp):
@@ -142,6 +155,22 @@ def _build_integrate(_level: Level) -> dict[str, object]:
     return {}
 
 
+# `scipy.sparse`: a format is exact text, lists need no addresses -------------------------
+
+
+def _build_sparse(_level: Level) -> dict[str, object]:
+    exchange_lists()
+    kind: Any = _spbase
+    convert = kind.asformat
+
+    def asformat(self: Any, format: Any, copy: Any = False) -> Any:  # noqa: A002 - the library's
+        # A text of the task's own answers ``"to" + format`` with any name
+        return convert(self, exact_text(format), copy)
+
+    kind.asformat = asformat
+    return {}
+
+
 # `scipy.spatial`: trees in one thread, hulls without Qhull's own files ------------------
 #
 # Their methods are compiled and take any object for ``self``: stand-ins hand out none.
@@ -173,11 +202,6 @@ _POSITIONAL: dict[Any, int] = {
     spatial.Voronoi: 3,
 }
 """Before the options."""
-
-
-def _build_sparse(_level: Level) -> dict[str, object]:
-    exchange_lists()
-    return {}
 
 
 def _build_spatial(_level: Level) -> dict[str, object]:
@@ -246,6 +270,10 @@ def _from_histogram(histogram: Any, *, density: Any = None) -> Any:
 
 
 def _build_stats(_level: Level) -> dict[str, object]:
+    choose = _distn_infrastructure._fit_determine_optimizer  # noqa: SLF001 - exchanged in the library
+    _distn_infrastructure._fit_determine_optimizer = lambda given: choose(  # noqa: SLF001 - likewise
+        exact_text(given)
+    )
     only = _distributions()
     for part in (_hypotests, _morestats, _mstats_basic, _stats_py):
         part.distributions = only
