@@ -119,7 +119,7 @@ POWERS = [
         "from scipy import sparse\n"
         "class Name(str):\n"
         "    def __radd__(self, other): return '__reduce_ex__'.replace('_ex', '')",
-        "return str(sparse.eye_array(2).asformat(Name('csr')))",
+        "return isinstance(sparse.eye_array(2).asformat(Name('csr')), tuple)",
     ),
     _attack(
         "restores_a_pickled_state",
