@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from scipy import constants, fft, optimize, spatial, stats
 from scipy._lib._util import MapWrapper
+from scipy.cluster import hierarchy
 from scipy.fft import _basic_backend, _fftlog_backend, _realtransforms_backend
 from scipy.fft._pocketfft import basic, realtransforms
 from scipy.integrate import _ode, _odepack
@@ -24,17 +25,19 @@ from scipy.optimize._highspy._highs_wrapper import _highs_wrapper
 from scipy.sparse._base import _spbase
 from scipy.stats import (
     _distn_infrastructure,
+    _fit,
     _hypotests,
     _morestats,
     _mstats_basic,
     _qmc,
     _stats_py,
+    _survival,
 )
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.facades.array_memory import call_exporting
 from stoilo.sandbox.language.hardening import bind_receivers, exact_text, replace_member
-from stoilo.sandbox.language.rules import GuardError
+from stoilo.sandbox.language.rules import Closed, GuardError
 from stoilo.sandbox.language.substitutes import by_name, stand_for
 from stoilo.sandbox.libraries.scipy_lists import exchange_lists
 
@@ -74,16 +77,13 @@ def _build_qmc(_level: Level) -> dict[str, object]:
 # `scipy.optimize`: HiGHS reads neither files nor the clock ------------------------------
 
 _HIGHS_OPTIONS = frozenset(
-    {"dual_feasibility_tolerance", "ipm_optimality_tolerance", "mip_max_nodes"}
-    | {"mip_rel_gap", "presolve", "primal_feasibility_tolerance", "sense", "solver"}
-    | {
-        "simplex_dual_edge_weight_strategy",
-        "simplex_iteration_limit",
-        "simplex_strategy",
-    }
-    | {"simplex_crash_strategy", "ipm_iteration_limit", "highs_debug_level"}
+    {"dual_feasibility_tolerance", "highs_debug_level", "ipm_iteration_limit"}
+    | {"ipm_optimality_tolerance", "log_to_console", "mip_max_nodes", "mip_rel_gap"}
+    | {"output_flag", "presolve", "primal_feasibility_tolerance", "sense", "solver"}
+    | {"simplex_crash_strategy", "simplex_dual_edge_weight_strategy"}
+    | {"simplex_iteration_limit", "simplex_strategy"}
 )
-_HIGHS_OFF = frozenset({"disp", "log_to_console", "output_flag", "time_limit"})
+_HIGHS_FIXED = {"log_to_console": False, "output_flag": False, "threads": 1}
 
 
 def _checked_solver(solve: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,13 +92,13 @@ def _checked_solver(solve: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(solve)
     def solve_alone(*problem: Any) -> Any:
         *given, options = problem
-        for name, value in options.items():
-            off = name in _HIGHS_OFF and (value is None or value is False)
-            if type(name) is not str or not (off or name in _HIGHS_OPTIONS):
+        wanted = {name: value for name, value in options.items() if value is not None}
+        for name in wanted:
+            if type(name) is not str or name not in _HIGHS_OPTIONS:
                 raise GuardError(
                     "STO-G101", f"HiGHS takes no option {str(name)[:64]!r} in a task"
                 )
-        return solve(*given, options | {"threads": 1})
+        return solve(*given, wanted | _HIGHS_FIXED)
 
     return solve_alone
 
@@ -249,6 +249,15 @@ def _limit_threads(tree: Any) -> None:
         replace_member(tree, method.__name__, method)
 
 
+# Nothing draws: matplotlib would be looked for when a task first plots ------------------
+
+
+def dendrogram(z: Any, *values: Any, **options: Any) -> dict[str, Any]:
+    drawn = {**options, "no_plot": True}
+    found: dict[str, Any] = hierarchy.dendrogram(z, *values, **drawn)
+    return found
+
+
 # `scipy.stats`: a text names a distribution and nothing else ---------------------------
 
 
@@ -274,6 +283,9 @@ def _build_stats(_level: Level) -> dict[str, object]:
     _distn_infrastructure._fit_determine_optimizer = lambda given: choose(  # noqa: SLF001 - likewise
         exact_text(given)
     )
+    drawing: list[Any] = [_fit.FitResult, _survival.EmpiricalDistributionFunction]
+    for kind in drawing:
+        kind.plot = Closed(kind.__name__, "plot")
     only = _distributions()
     for part in (_hypotests, _morestats, _mstats_basic, _stats_py):
         part.distributions = only
@@ -284,6 +296,7 @@ def _build_stats(_level: Level) -> dict[str, object]:
 
 
 FACADES: dict[str, object] = {
+    "scipy.cluster.hierarchy": by_name(dendrogram),
     "scipy.constants": {"physical_constants": dict(constants.physical_constants)},
     "scipy.fft": _build_fft,
     "scipy.integrate": _build_integrate,
