@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stoilo.core.codec.nodes import Instance, Node
 
 # Import name of a library → the module with its `to_node` and `from_node`
-_CODECS: dict[str, str] = {}
+_CODECS: dict[str, str] = {"PIL": "stoilo.core.codec.images"}
 
 
 class LibraryCodec(Protocol):
@@ -88,10 +88,15 @@ def use_types(listed: dict[str, str]) -> None:
         _given.setdefault(name.partition(".")[0], {})[name] = form
 
 
+def has_codec(name: str) -> bool:
+    """Whether the library whose name `name` (hostile) begins with has values at all."""
+    return name.partition(".")[0] in _CODECS
+
+
 def is_listed(name: str) -> bool:
     """Whether `name`, a node's class name (hostile), is a value's of a described library."""
     root = name.partition(".")[0]
-    return root in _CODECS and name in travelling_types(root)
+    return has_codec(name) and name in travelling_types(root)
 
 
 def codec_of(name: str) -> LibraryCodec:
