@@ -21,6 +21,11 @@ class Evil(sympy.Function):
     def _pythoncode(self, printer):
         return "{PID}"
 
+class Holder:
+    @staticmethod
+    def _sanitize(a, b):
+        return "private"
+
 def swap(tokens, local, names):
     return [(1, "{PID}")]
 """
@@ -43,6 +48,10 @@ ATTACKS = {
         "return len(sympy.lambdify([], sympy.Function('globals')())())"
     ),
     "prints code of its own": "return sympy.lambdify(x, Evil(x), 'math')(1)",
+    "takes names from a class": (
+        "return sympy.lambdify([], sympy.Function('_sanitize')(1, 2),"
+        " [{}, Holder, 'math'])() == 'private'"
+    ),
     "names a symbol as code": (
         f'return sympy.lambdify([], sympy.Symbol("{PID}"), "math")()'
     ),
