@@ -26,6 +26,10 @@ class Holder:
     def _sanitize(a, b):
         return "private"
 
+class Handler:
+    def _secret(self, assumptions):
+        return True
+
 def swap(tokens, local, names):
     return [(1, "{PID}")]
 """
@@ -63,6 +67,19 @@ ATTACKS = {
         "return len(sympy.Function('f', (sympy.Symbol,), {}).__name__)"
     ),
     "reads source": "return callable(sympy.Q.even.handler.source)",
+    "reads attributes by the name of a class": (
+        "p = sympy.Predicate('p', [Handler])\n"
+        "    return sympy.ask(p(sympy.Function('_secret')(x))) is True"
+    ),
+    "imports a handler by name": (
+        "p = sympy.Predicate('p', ['os.getcwd'])\n"
+        "    try:\n        return sympy.ask(p(x)) is None\n"
+        "    except AttributeError:\n        return True"
+    ),
+    "reads private attributes by the name of a function": (
+        "return callable(sympy.memoize_property)"
+    ),
+    "registers another singleton": "sympy.S.register(Holder); return bool(sympy.S.Holder)",
     "opens a plot": "return callable(sympy.plot)",
     "starts a viewer": "return callable(sympy.preview)",
     "changes the interpreter": "return callable(sympy.init_printing)",
