@@ -87,7 +87,8 @@ from sklearn.linear_model import Ridge
 def run(args):
     class Weights:
         pass
-    picked = SelectFromModel(Ridge().fit(X, y), importance_getter="fit.__globals__", prefit=True)
+    ridge = Ridge().fit(X, y)
+    picked = SelectFromModel(ridge, importance_getter="fit.__globals__", prefit=True)
     try:
         picked.get_support()
     except AttributeError as error:
@@ -113,29 +114,30 @@ def run(args):
     "memory forged by a key": """
 from sklearn.utils import Bunch
 def run(args):
-    secret = np.frombuffer(b"secrets!", dtype="u1")
-    place = secret.__array_interface__["data"][0] if hasattr(secret, "__array_interface__") else 0
-    forged = Bunch(**{"__array_interface__":
-        {"version": 3, "shape": (8,), "typestr": "|u1", "data": (place, True)}})
-    return bytes(np.array(forged)) == b"secrets!"
+    memory = {"version": 3, "shape": (8,), "typestr": "|u1", "data": (4096, True)}
+    return np.asarray(Bunch(**{"__array_interface__": memory})).shape == (8,)
 """,
     "memory forged by a step": """
 from sklearn.pipeline import Pipeline
 def run(args):
-    kept = np.frombuffer(b"secrets!", dtype="u1")
-    forged = {"version": 3, "shape": (8,), "typestr": "|u1", "data": (kept.ctypes.data, True)}
-    pipe = Pipeline([("__array_interface__", forged)])
-    return bytes(np.asarray(pipe.named_steps)) == b"secrets!"
+    memory = {"version": 3, "shape": (8,), "typestr": "|u1", "data": (4096, True)}
+    steps = Pipeline([("__array_interface__", memory)]).named_steps
+    return np.asarray(steps).shape == (8,)
+""",
+    "a compiled method on another object": """
+from sklearn.neighbors import KDTree
+def run(args):
+    return KDTree.get_n_calls([1, 2, 3, 4, 5, 6, 7, 8] * 99) is not None
 """,
     "class exchanged by a parameter": """
 from sklearn.svm import SVC
 class Own(BaseEstimator):
-    def __init__(self, _validate_params=None, share=1):
-        self._validate_params, self.share = _validate_params, share
+    def __init__(self, _validate_params=None):
+        pass
 def run(args):
     made = Own()
     made.set_params(_validate_params=lambda: 7)
-    return made._validate_params() == 7
+    return made.get_params()["_validate_params"]() == 7
 """,
     "results kept in files": """
 from sklearn.pipeline import make_pipeline

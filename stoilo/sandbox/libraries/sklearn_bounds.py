@@ -26,7 +26,28 @@ from sklearn.utils import validation
 from stoilo.core.codec.fitted import check_vectors, refuse
 from stoilo.core.codec.sparse import check_sparse
 from stoilo.sandbox.language.hardening import replace_member
+from stoilo.sandbox.language.ownership import class_dict, class_mro
 from stoilo.sandbox.language.rules import Closed
+
+# Methods compiled by Cython take anything for ``self``; as functions they are bound with all
+# the others (`hardening.bind_receivers`)
+
+
+def _uncompile(kind: type) -> None:
+    for owner in class_mro(kind):
+        for name, member in list(class_dict(owner).items()):
+            compiled = type(member).__name__ == "cython_function_or_method"
+            if compiled and not name.startswith("_"):
+                replace_member(owner, name, _in_python(member))
+
+
+def _in_python(asked: Any) -> Any:
+    @functools.wraps(asked, updated=())
+    def method(self: Any, /, *values: Any, **options: Any) -> Any:
+        return asked(self, *values, **options)
+
+    return method
+
 
 # Trees: their arrays are shown as copies, and data have their columns --------------------
 
@@ -332,6 +353,8 @@ def _ensure_sparse_format(sparse_container: Any, *more: Any, **options: Any) -> 
 
 def bound_loops() -> None:
     """Put every check where the library finds it (in the zygote, once)."""
+    for kind in (KDTree, BallTree):
+        _uncompile(kind)
     _bound_trees()
     _bound_vectors()
     _bound_neighbours()
