@@ -16,6 +16,7 @@ Sources: numpy's `PyDataMem_Handler` (NEP 49), CPython's `PyBufferProcs`.
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -109,6 +110,26 @@ def call_zeroed(function: Callable[..., Any], /, *args: Any, **keywords: Any) ->
 
 # Addresses ---------------------------------------------------------------------------
 
+_exporting: list[object] = []  # not empty while `call_exporting` runs
+
+
+def call_exporting(function: Callable[..., Any], /, *args: Any) -> Any:
+    """Return ``function(*args)``; arrays of objects that it makes show it their buffers.
+
+    For compiled functions that keep no buffer and call nothing of a task: `args` are exact
+    numbers and arrays of them. Nothing is collected meanwhile, since a task's generators
+    run their ``finally`` then.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    _exporting.append(function)
+    try:
+        return function(*args)
+    finally:
+        _exporting.pop()
+        if collecting:
+            gc.enable()
+
 
 def _checked_export(slot: int) -> Any:
     """Return what stands in front of the buffer export at address `slot`."""
@@ -116,7 +137,8 @@ def _checked_export(slot: int) -> Any:
 
     def checked(array: Any, view: int, flags: int) -> int:
         try:
-            return -1 if array.dtype.hasobject else export(array, view, flags)
+            closed = array.dtype.hasobject and not _exporting
+            return -1 if closed else export(array, view, flags)
         except Exception:  # noqa: BLE001 - C is above: the caller says what failed
             return -1
 

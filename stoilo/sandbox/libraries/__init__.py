@@ -1,1 +1,1 @@
-"""What tasks get for modules of described libraries, one file a library or a part of one."""
+"""What tasks get for members of described libraries, one file a library."""

@@ -47,6 +47,7 @@ from stoilo.sandbox.language.ownership import class_mro
 from stoilo.sandbox.language.rules import Closed, GuardError, is_plain
 from stoilo.sandbox.language.runtime import RUN
 from stoilo.sandbox.language.substitutes import by_name
+from stoilo.sandbox.libraries.scipy_lists import exchange_lists
 from stoilo.sandbox.libraries.sklearn_bounds import bound_loops
 
 
@@ -366,6 +367,7 @@ def prepare_sklearn() -> None:
     _validate_always()
     _read_datasets()
     _close_files()
+    exchange_lists()
     bound_loops()
     _warm_up()
 
