@@ -111,6 +111,48 @@ def run(args):
         except TypeError as error:
             return "__format__" in str(error)
 """,
+    "method of a stack exchanged later": """
+from sklearn.ensemble import StackingRegressor
+from sklearn.linear_model import Ridge
+def run(args):
+    stack = StackingRegressor([("a", Ridge())], cv=2).fit(X, y)
+    stack.stack_method_[0] = "__setstate__"
+    try:
+        stack.transform({"taken": 7})
+    except AttributeError:
+        pass
+    return getattr(stack.estimators_[0], "taken", 0) == 7
+""",
+    "an address in a column's name": """
+from sklearn.compose import ColumnTransformer
+def run(args):
+    form = "{transformer_name.join}{feature_name}"
+    columns = ColumnTransformer([("a", "passthrough", [0])], verbose_feature_names_out=form)
+    return " at 0x" in columns.fit(X).get_feature_names_out()[0]
+""",
+    "memory of a frozen array that is gone": """
+from sklearn.frozen import FrozenEstimator
+def run(args):
+    frozen = FrozenEstimator(np.arange(8.0))
+    shown = np.asarray(frozen)
+    return shown.dtype == float
+""",
+    "the library's own variables": """
+from sklearn.ensemble import GradientBoostingRegressor
+def run(args):
+    seen = []
+    def monitor(stage, model, names):
+        seen.append(len(names))
+    GradientBoostingRegressor(n_estimators=1).fit(X, y, monitor=monitor)
+    return seen[0] > 0
+""",
+    "categories written over": """
+from sklearn.preprocessing import OneHotEncoder
+def run(args):
+    codes = OneHotEncoder().fit(np.arange(3)[:, None])
+    codes.categories_[0] = np.arange(9)
+    return int(codes.transform(np.arange(9)[:, None]).indices.max()) == 8
+""",
     "memory forged by a key": """
 from sklearn.utils import Bunch
 def run(args):

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from scipy.sparse._compressed import _cs_matrix
 from sklearn.cluster import _dbscan
 from sklearn.ensemble import _gb
 from sklearn.linear_model import _coordinate_descent
@@ -351,6 +352,15 @@ def _ensure_sparse_format(sparse_container: Any, *more: Any, **options: Any) -> 
     return _ensure_format(sparse_container, *more, **options)
 
 
+_check_format = _cs_matrix.check_format
+
+
+def _check_whole_format(self: Any, full_check: bool = True) -> None:
+    # Encoders make places from lists that a task can write into (``categories_``)
+    del full_check
+    _check_format(self, full_check=True)
+
+
 def bound_loops() -> None:
     """Put every check where the library finds it (in the zygote, once)."""
     for kind in (KDTree, BallTree):
@@ -363,4 +373,5 @@ def bound_loops() -> None:
     _gb._init_raw_predictions = _init_raw_predictions
     _dbscan.dbscan_inner = _dbscan_inner
     RadiusNeighbors.is_usable_for = classmethod(lambda *_values: False)
+    _cs_matrix.check_format = _check_whole_format
     validation._ensure_sparse_format = _ensure_sparse_format
