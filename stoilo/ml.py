@@ -13,6 +13,7 @@ from stoilo.learn.trainers.named import (
     VCASGDTrainer,
 )
 from stoilo.learn.trainers.options import StopRule, TrainerOptions
+from stoilo.sandbox.libraries.torchvision_import import import_torchvision
 
 __all__ = [
     "DPBGDOptions",
@@ -28,4 +29,5 @@ __all__ = [
     "TrainerOptions",
     "VCASGDTrainer",
     "fit",
+    "import_torchvision",
 ]

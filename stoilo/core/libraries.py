@@ -30,8 +30,6 @@ LIBRARY_BYTES = 1 << 20
 MOST_LIBRARIES = 32
 """Most libraries of one flavor."""
 
-_NEVER = frozenset({*sys.stdlib_module_names, "stoilo"})
-
 _ImportName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z][A-Za-z0-9_]{0,63}\Z")]
 
 
@@ -62,8 +60,8 @@ def parse_library(data: bytes) -> Library:
     """Parse one library's file (TOML, trusted).
 
     Raises:
-        InternalError: ``STO-P001``, it is broken, opens modules of another package, of
-            Python or of stoilo, or needs a level that there is not.
+        InternalError: ``STO-P001``, it is broken, opens modules of another package or of
+            one that levels speak for, or needs a level that there is not.
     """
     if len(data) > LIBRARY_BYTES:
         raise InternalError("STO-P001", "a library's file is too large")
@@ -73,7 +71,7 @@ def parse_library(data: bytes) -> Library:
         raise InternalError("STO-P001", f"library file is broken: {error}") from error
     foreign = [name for name in library.modules if _root(name) != library.name]
     # Levels alone say what of these is handed out: whoever signs libraries only adds.
-    foreign += [library.name] if library.name in _NEVER else []
+    foreign += [library.name] if library.name in _kept_by_levels() else []
     if foreign or not library.modules:
         what = foreign[0] if foreign else "nothing"
         raise InternalError("STO-P001", f"library {library.name} opens {what[:80]}")
@@ -86,19 +84,27 @@ def _root(dotted: str) -> str:
     return dotted.partition(".")[0]
 
 
+@functools.cache
+def _kept_by_levels() -> frozenset[str]:
+    """Return the packages that no library may open: Python, stoilo, those of the levels."""
+    opened = {_root(name) for level in load_levels() for name in level.modules}
+    return frozenset({*sys.stdlib_module_names, "stoilo", *opened})
+
+
 def add_libraries(level: Level, libraries: Iterable[Library]) -> Level:
     """Return `level` with `libraries`, in the order of their names; its digest is kept.
 
     Raises:
-        InternalError: ``STO-P001``, one needs a wider level, is there twice, or there are
-            too many.
+        InternalError: ``STO-P001``, one needs a wider level, is there twice, says
+            otherwise of what the level says already, or there are too many.
     """
-    chosen = sorted(libraries, key=lambda one: one.name)
+    bare, chosen = level, sorted(libraries, key=lambda one: one.name)
     if len(chosen) > MOST_LIBRARIES:
         raise InternalError("STO-P001", "a flavor has too many libraries")
     if len({one.name for one in chosen}) != len(chosen):
         raise InternalError("STO-P001", "a flavor has two versions of one library")
     for one in chosen:
+        _check_adds(bare, one)
         if level_order(one) > level.order:
             raise InternalError("STO-P001", f"{one.name} needs level {one.level}")
         level = msgspec.structs.replace(
@@ -112,6 +118,15 @@ def add_libraries(level: Level, libraries: Iterable[Library]) -> Level:
             libraries=(*level.libraries, one.digest),
         )
     return level
+
+
+def _check_adds(level: Level, library: Library) -> None:
+    """Refuse a library that opens again a class which the level has closed."""
+    for table in ("travelling_types", "members", "overrides", "writable"):
+        said, told = getattr(level, table), getattr(library, table)
+        for name in told:
+            if said.get(name, told[name]) != told[name]:
+                raise InternalError("STO-P001", f"{library.name} opens {name[:80]}")
 
 
 def level_order(library: Library) -> int:

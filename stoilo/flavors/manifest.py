@@ -197,9 +197,27 @@ def foreign_ids() -> Mapping[str, str]:
     """Return MD5 of another's manifest → name of the flavor that runs its tasks.
 
     The thesis's listing 4 is one; it names cloudpickle, which no flavor of ours holds.
+
+    Raises:
+        InternalError: ``STO-P001``, a flavor lacks a module that the other file names.
     """
     page = resources.files("stoilo.flavors") / "aliases.toml"
-    return tomllib.loads(page.read_text("utf-8"))
+    return read_aliases(page.read_text("utf-8"), shipped_flavors())
+
+
+def read_aliases(text: str, flavors: Sequence[FlavorManifest]) -> dict[str, str]:
+    """Return what `foreign_ids` says, of the text of a file like ``aliases.toml``."""
+    held = {flavor.name: frozenset(flavor.modules) for flavor in flavors}
+    found: dict[str, str] = {}
+    for alias, entry in tomllib.loads(text).items():
+        named = set(entry["modules"]) - set(entry.get("needless", ()))
+        if missing := sorted(named - held.get(entry["flavor"], frozenset())):
+            message = (
+                f"flavor {entry['flavor']} cannot stand for {alias}: no {missing[0]}"
+            )
+            raise InternalError("STO-P001", message)
+        found[alias] = entry["flavor"]
+    return found
 
 
 def find_flavor(

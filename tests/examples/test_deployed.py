@@ -58,3 +58,12 @@ def test_notebook_of_the_thesis_trains_on_volunteers(deployment, runner, folder)
     printed = str(notebook)
     assert "by dataset: accuracy" in printed
     assert "stoilo.connect" in printed
+
+
+def test_resnet18_of_torchvision_trains_on_three_volunteers(tmp_path, runner, folder):
+    with Deployment(tmp_path / "data", volunteers=3) as running:
+        notebook = runner.execute(
+            folder / "notebooks" / "torchvision_resnet18.ipynb",
+            Path(running.line.connection),
+        )
+    assert "accuracy by volunteers" in str(notebook)

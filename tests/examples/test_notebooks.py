@@ -11,7 +11,7 @@ from nbclient.exceptions import CellExecutionError
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "examples" / "notebooks"
 FAST = {"downpour", "large_minibatch", "vcasgd"}
-DEPLOYED = {"ddl"}  # in test_deployed.py, on volunteers
+DEPLOYED = {"ddl", "torchvision_resnet18"}  # in test_deployed.py, on volunteers
 SLOW = {
     "architecture_search",
     "checkpoints",

@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import InternalError, UsageError
 from stoilo.flavors.manifest import (
     find_flavor,
     flavor_alias,
+    foreign_ids,
     parse_manifest,
+    read_aliases,
     shipped_flavors,
 )
 
@@ -98,11 +100,14 @@ def test_message_names_the_line() -> None:
 
 
 def test_shipped_flavors_come_smallest_first() -> None:
-    assert [one.name for one in shipped_flavors()] == ["pure", "numeric", "tensor"]
+    found = shipped_flavors()
+    counts = [len(one.requirements) for one in found]
+    assert counts == sorted(counts)
+    assert [one.name for one in found[:2]] == ["pure", "numeric"]
 
 
 def test_flavor_is_found_by_name_and_either_digest() -> None:
-    numeric = shipped_flavors()[1]
+    numeric = next(one for one in shipped_flavors() if one.name == "numeric")
     for wanted in (numeric.name, numeric.digest, numeric.alias):
         assert find_flavor(wanted) is numeric
     with pytest.raises(UsageError, match="STO-P002"):
@@ -116,3 +121,20 @@ def test_shipped_pins_are_the_locked_ones() -> None:
     pins = [line.split(" ")[0] for text in locked for line in text.splitlines()]
     for flavor in shipped_flavors():
         assert set(flavor.requirements) <= set(pins)
+
+
+def test_alias_of_listing_4_holds_every_module_that_runs_there() -> None:
+    flavor = find_flavor(foreign_ids()[LISTING_MD5])
+    named = set(parse_manifest(LISTING).modules)
+    assert named - set(flavor.modules) == {"cloudpickle"}
+
+
+@pytest.mark.parametrize(
+    ("flavor", "missing"),
+    [("tensor", "torchvision"), ("pure", "numpy"), ("x", "numpy")],
+)
+def test_alias_to_a_set_that_lacks_a_library_is_refused(flavor, missing) -> None:
+    text = f'[abc]\nflavor = "{flavor}"\nmodules = ["numpy", "torch", "torchvision"]\n'
+    with pytest.raises(InternalError, match="STO-P001") as error:
+        read_aliases(text, shipped_flavors())
+    assert f"no {missing}" in error.value.message

@@ -148,20 +148,25 @@ def programs_of(library: str) -> list[Any]:
 
 
 @functools.cache
-def _plain_answers(path: Path) -> dict[Any, tuple[bytes, str]]:
+def _plain_answers(
+    path: Path, preload: tuple[str, ...]
+) -> dict[Any, tuple[bytes, str]]:
     source = path.read_text()
     names = [
         param.values[1]
         for param in programs_of(path.parent.name)
         if param.values[0] == path
     ]
-    found = run_plainly([(source, name, {}) for name in names])
+    found = run_plainly([(source, name, {}) for name in names], preload)
     return dict(zip(names, found, strict=True))
 
 
-def check_program(path: Path, name: str) -> None:
-    """Assert that a program gives plain CPython's very answer, to the last bit."""
-    value, error = _plain_answers(path)[name]
+def check_program(path: Path, name: str, preload: tuple[str, ...] = ()) -> None:
+    """Assert that a program gives plain CPython's very answer, to the last bit.
+
+    The plain run imports `preload` first: what makes a library usable on this machine.
+    """
+    value, error = _plain_answers(path, preload)[name]
     assert not error, error
     source = path.read_text()
     libraries, verdict = needed_libraries(source)

@@ -187,14 +187,16 @@ class Graph:
     def place_callable(self, value: object, wanted: str, where: str) -> Target:
         """Return a target that defines `value` in the module itself.
 
-        Arguments may refer only to functions of the task module, so a library's function
-        gets a small ``def`` around it.
+        Arguments may refer only to names of the task module: a library's class is imported
+        there, its function gets a small ``def`` around it.
         """
         known = self._wrapped.get(id(value))
         if known is not None:
             return known
         target = self.place(value, wanted, where)
         if isinstance(target, FunctionTarget | ClassTarget | WrapperTarget):
+            return target
+        if isinstance(target, ImportTarget) and isinstance(value, type):
             return target
         wrapper = WrapperTarget([wanted or str(getattr(value, "__name__", ""))], where)
         self._wrapped[id(value)] = wrapper

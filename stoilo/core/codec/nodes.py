@@ -187,6 +187,9 @@ LIBRARY_STATE = frozenset(
         "_keys",  # ParameterDict: names of its entries
         "_flat_weights_names",  # recurrent layers: names of their parameters
         "_all_weights",  # the same, by layer
+        "_norm_layer",  # torchvision's ResNet: what makes its normalising layers
+        "_is_cn",  # its inverted residuals: a flag
+        "_stage_out_channels",  # its ShuffleNet: integers
     }
 )
 

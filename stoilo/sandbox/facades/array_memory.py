@@ -131,13 +131,31 @@ def call_exporting(function: Callable[..., Any], /, *args: Any) -> Any:
             gc.enable()
 
 
+_typed: list[bool] = []  # not empty where readers that name their type are admitted
+_FORMAT, _STRIDES, _INDIRECT = 0x04, 0x18, 0x100  # of a request (Include/pybuffer.h)
+
+
+def admit_typed_readers() -> None:
+    """Let compiled code that asks for objects see arrays of objects, as pandas' does.
+
+    Cython compares the format with the type that it was compiled for, and only it asks so:
+    ``memoryview``, ``bytes`` and their like ask for indirect or for plain bytes.
+    """
+    _typed.append(True)
+
+
+def _is_typed(flags: int) -> bool:
+    asked = flags & (_FORMAT | _STRIDES | _INDIRECT)
+    return bool(_typed) and asked == _FORMAT | _STRIDES
+
+
 def _checked_export(slot: int) -> Any:
     """Return what stands in front of the buffer export at address `slot`."""
     export = _Export(slot)
 
     def checked(array: Any, view: int, flags: int) -> int:
         try:
-            closed = array.dtype.hasobject and not _exporting
+            closed = array.dtype.hasobject and not (_exporting or _is_typed(flags))
             return -1 if closed else export(array, view, flags)
         except Exception:  # noqa: BLE001 - C is above: the caller says what failed
             return -1

@@ -22,7 +22,7 @@ from stoilo.core.codec import nodes
 from stoilo.core.codec.nodes import Instance, Node
 from stoilo.core.errors import PolicyRefusal
 from stoilo.sandbox.language.guards import Guards
-from stoilo.sandbox.language.ownership import class_mro, is_own_class
+from stoilo.sandbox.language.ownership import class_mro, is_own_class, keeps
 from stoilo.sandbox.language.rules import (
     GUARDED_DUNDERS,
     NameKind,
@@ -40,6 +40,7 @@ _DTYPES = frozenset(
     | {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
 )
 _MAX_LABEL = 1 << 31
+_LIBRARIES = ("torch.", "torchvision.")
 
 
 class Models:
@@ -161,7 +162,7 @@ class Models:
     ) -> None:
         for name, node in state.items():
             value = convert(node)
-            if name in nodes.LIBRARY_STATE:
+            if _is_library_state(instance, name):
                 _check_library_state(instance, name, value)
             else:
                 self._check_name(instance, name)
@@ -194,7 +195,7 @@ class Models:
         facade = self._facades.get(module)
         if name in nodes.UNNAMED:
             cls = getattr(sys.modules[module], attribute)
-        elif facade is not None and name.startswith("torch."):
+        elif facade is not None and name.startswith(_LIBRARIES):
             cls = vars(facade).get(attribute)
         else:
             cls = self._own_class(name)
@@ -246,13 +247,20 @@ def _make_plain(form: str, base: Node) -> object:
     raise state_refusal(f"{str(base)[:64]!r} is no {form}")
 
 
+def _is_library_state(instance: object, name: str) -> bool:
+    libraries = (cls for cls in class_mro(type(instance)) if not is_own_class(cls))
+    return name in nodes.LIBRARY_STATE and any(keeps(cls, name) for cls in libraries)
+
+
 def _check_library_state(module: Any, name: str, value: Any) -> None:
     match name:
-        case "_qkv_same_embed_dim":
+        case "_qkv_same_embed_dim" | "_is_cn":
             fits = type(value) is bool
+        case "_norm_layer":
+            fits = callable(value)
         case "_size":
             fits = type(value) is int and value >= 0
-        case "_reversed_padding_repeated_twice":
+        case "_reversed_padding_repeated_twice" | "_stage_out_channels":
             fits = type(value) in {list, tuple} and all(type(i) is int for i in value)
         case "_keys":
             fits = type(value) is dict and all(map(is_plain, value))

@@ -7,7 +7,8 @@ import pytest
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError
-from stoilo.core.libraries import parse_library
+from stoilo.core.levels import load_levels
+from stoilo.core.libraries import add_libraries, parse_library
 from stoilo.core.statement import parse_statement
 from stoilo.executor.verifier.targets import ArchiveFile, PartFile
 from tests.support.gate import FLAVOR, host_state, verify_bundle
@@ -130,8 +131,18 @@ def test_verifier_that_knows_no_libraries_refuses_a_task_with_some(gate, monkeyp
     assert caught.value.code == "STO-A032"
 
 
-@pytest.mark.parametrize("name", ["os", "ctypes", "stoilo", "builtins"])
-def test_library_never_opens_python_itself(name):
+@pytest.mark.parametrize("name", ["os", "ctypes", "stoilo", "numpy", "torch"])
+def test_library_never_opens_what_levels_speak_for(name):
     with pytest.raises(StoiloError) as caught:
         parse_library(file_of(name))
     assert caught.value.code == "STO-P001"
+
+
+@pytest.mark.parametrize("table", ["members", "overrides", "writable"])
+def test_library_never_opens_again_what_a_level_has_closed(table):
+    level = next(one for one in reversed(load_levels()) if getattr(one, table))
+    name, listed = next(iter(getattr(level, table).items()))
+    wider = {name: (*listed, "tofile")}
+    assert add_libraries(level, [msgspec.structs.replace(A, **{table: {name: listed}})])
+    with pytest.raises(StoiloError, match=f"aa opens {name}"):
+        add_libraries(level, [msgspec.structs.replace(A, **{table: wider})])
