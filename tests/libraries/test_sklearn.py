@@ -123,12 +123,12 @@ def run(args):
         pass
     return getattr(stack.estimators_[0], "taken", 0) == 7
 """,
-    "an address in a column's name": """
+    "classes told in a column's name": """
 from sklearn.compose import ColumnTransformer
 def run(args):
-    form = "{transformer_name.join}{feature_name}"
+    form = "{transformer_name.__class__.__mro__}{feature_name}"
     columns = ColumnTransformer([("a", "passthrough", [0])], verbose_feature_names_out=form)
-    return " at 0x" in columns.fit(X).get_feature_names_out()[0]
+    return "object" in columns.fit(X).get_feature_names_out()[0]
 """,
     "memory of a frozen array that is gone": """
 from sklearn.frozen import FrozenEstimator
