@@ -81,5 +81,6 @@ def test_resnet18_of_torchvision_trains_on_three_volunteers(tmp_path, runner, fo
             folder / "notebooks" / "torchvision_resnet18.ipynb",
             Path(running.line.connection),
         )
+        weights = asyncio.run(run_on_listing_4(running.line.connection))
     assert "accuracy by volunteers" in str(notebook)
-        assert asyncio.run(run_on_listing_4(running.line.connection)) == 1_235_496
+    assert weights == 1_235_496
