@@ -18,7 +18,7 @@ from rich.table import Table
 from bench.rows import Row
 
 SUITES = (
-    *("jail", "guards", "whole_pure", "whole_numpy", "whole_torch"),
+    *("jail", "guards", "whole_pure", "whole_numpy", "whole_torch", "libraries"),
     *("codec", "log_appends", "log_reading", "log_witnesses", "verify_admission"),
     *("validate", "submit", "scheduler", "calls", "threads", "frozen"),
     *("population", "stock", "hostile"),

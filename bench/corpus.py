@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CONVERTING", "KERNELS", "NUMPY", "TORCH", "Program"]
+__all__ = ["CONVERTING", "KERNELS", "LIBRARIES", "NUMPY", "TORCH", "Program"]
 
 KERNELS_FOLDER = Path(__file__).parent / "kernels"
 
@@ -83,3 +83,25 @@ TORCH = (
     Program("torch_transformer", 40),
 )
 """Training, and work on tensors without any: as above, at level ``tensor``."""
+
+LIBRARIES = {
+    "scipy": (
+        Program("scipy_differential_equations", 80),
+        Program("scipy_fits", 50),
+        Program("scipy_signals", 90),
+        Program("scipy_space", 60),
+        Program("scipy_sparse_solvers", 8),
+        Program("scipy_statistics", 60),
+    ),
+    "pandas": (
+        Program("pandas_groups", 28),
+        Program("pandas_joins", 50),
+        Program("pandas_series_in_time", 90),
+    ),
+    "sklearn": (
+        Program("sklearn_clusters", 12),
+        Program("sklearn_forest", 150),
+        Program("sklearn_pipeline", 8),
+    ),
+}
+"""Import name of a library → programs over it; in the full jail."""

@@ -11,11 +11,12 @@ from stoilo.cli.output import JSON, say
 from stoilo.cli.sources import read_source
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
-from stoilo.flavors.build import flavor_level
+from stoilo.flavors.described import flavor_level
 from stoilo.flavors.manifest import (
     FlavorManifest,
     find_flavor,
     flavor_alias,
+    held_libraries,
     parse_manifest,
     shipped_flavors,
 )
@@ -52,7 +53,8 @@ def show(name: str | None, as_json: bool) -> None:
         say([*map(_document, found)], "\n".join(map(_line, found)), as_json=as_json)
         return
     one = find_flavor(name)
-    document = _document(one) | {"level": flavor_level(one)}
+    libraries = [library.name for library in held_libraries(one)]
+    document = _document(one) | {"level": flavor_level(one), "libraries": libraries}
     lines = []
     for key, value in document.items():
         text = ", ".join(value) if isinstance(value, list) else value
@@ -62,7 +64,7 @@ def show(name: str | None, as_json: bool) -> None:
 
 def _line(one: FlavorManifest) -> str:
     contents = ", ".join(one.requirements) or "the standard library only"
-    return f"{one.name:<10} {one.digest[:16]}  Python {one.python}: {contents}"
+    return f"{one.name:<12} {one.digest[:16]}  Python {one.python}: {contents}"
 
 
 def _document(one: FlavorManifest) -> dict[str, str | list[str]]:

@@ -1,7 +1,8 @@
 """A frozen part as a release ships it: tree, manifest, archive, bill of materials.
 
     OUTPUT/tree/…           the tree, with its MANIFEST
-    OUTPUT/flavor/NAME/…    the files that a release names, by target name
+    OUTPUT/flavor/NAME/…    the files that a release names, by target name, and the file
+                            of each described library
     OUTPUT/verifier/…       the same of a verifier
     OUTPUT/build/…          the log; after a failure also all intermediate files
 
@@ -23,7 +24,13 @@ from stoilo.core.frozen_tree import (
     render_tree,
     tree_digest,
 )
-from stoilo.core.levels import load_levels
+from stoilo.flavors.described import (
+    check_frozen,
+    check_versions,
+    flavor_level,
+    library_contents,
+    library_files,
+)
 from stoilo.flavors.freeze import (
     PACKAGE,
     FreezePlan,
@@ -38,7 +45,7 @@ from stoilo.flavors.lock import (
     normal_name,
     parse_lock,
 )
-from stoilo.flavors.manifest import FlavorManifest
+from stoilo.flavors.manifest import FlavorManifest, held_libraries
 from stoilo.flavors.packing import XzWriter, describe_tree, hash_file, write_archive
 from stoilo.flavors.sbom import describe_host_libraries, read_licences, render_sbom
 
@@ -70,30 +77,16 @@ class BuiltPart:
     sbom: Digest  # SHA-256 of the bill of materials
     lock: Digest  # SHA-256 of the lock
     targets: Path  # directory of the files that a release names
-
-
-def flavor_level(flavor: FlavorManifest) -> str:
-    """Return the narrowest level that lets in every module of `flavor`.
-
-    Raises:
-        PolicyRefusal: ``STO-P062``, no level does: nothing could use such a flavor.
-    """
-    for level in load_levels():
-        tops = {name.partition(".")[0] for name in level.modules}
-        if all(module.partition(".")[0] in tops for module in flavor.modules):
-            return level.name
-    raise PolicyRefusal(
-        "STO-P062",
-        f"no level lets in all of: {', '.join(flavor.modules)[:200]}",
-        hint="`stoilo policy show LEVEL` lists what a level lets in",
-    )
+    libraries: tuple[str, ...]  # digests of a flavor's, in the order of their names
 
 
 def check_flavor(flavor: FlavorManifest) -> str:
     """Return the level of `flavor`, or refuse to build it.
 
+    A library's own wheels may bring what no flavor may name: tasks never reach it there.
+
     Raises:
-        PolicyRefusal: ``STO-F009`` it names a library that unpickles, ``STO-P062`` no level
+        PolicyRefusal: ``STO-F009`` it names a library that unpickles, ``STO-P062`` nothing
             lets its modules in.
     """
     named = {normal_name(one.partition("==")[0]) for one in flavor.requirements}
@@ -102,7 +95,7 @@ def check_flavor(flavor: FlavorManifest) -> str:
         if name in named:
             raise PolicyRefusal(
                 "STO-F009",
-                f"no frozen runtime may hold {name}: {reason}",
+                f"no flavor may name {name}: {reason}",
                 hint="leave it out; tasks that name the thesis's listing run on `torchvision`",
             )
     return flavor_level(flavor)
@@ -121,7 +114,8 @@ def build_flavor(
     """Freeze `flavor` below the empty directory `output`.
 
     Raises:
-        PolicyRefusal: as `check_flavor`.
+        PolicyRefusal: as `check_flavor`; ``STO-P001`` about a library that is not what its
+            file describes, or does not run frozen.
         UsageError: ``STO-F007``, ``STO-U003``.
         InternalError: as `freeze_part`.
     """
@@ -129,20 +123,25 @@ def build_flavor(
     data = load_lock(flavor.name, platform_name()) if lock is None else lock
     requirements = (*base_requirements("runtime"), *flavor.requirements)
     check_lock(parse_lock(data), requirements, flavor.python)
+    libraries = held_libraries(flavor)
+    check_versions(libraries, parse_lock(data))
     output = make_empty(output)
     plan = FreezePlan(
         part=flavor.name,
         program=RUNTIME_PROGRAM,
         entry="stoilo/flavors/runtime_entry.py",
-        contents=level,
+        contents=library_contents(level, libraries),
         lock=data,
         python=flavor.python,
         package=package,
+        libraries=libraries,
     )
     frozen = freeze_part(plan, output / "build", python)
+    check_frozen(frozen.tree / RUNTIME_PROGRAM, level, libraries)
     targets = output / "flavor" / flavor.name
     built = _ship(plan, frozen, output, targets, level)
-    (targets / "manifest.yaml").write_bytes(manifest)
+    for name, text in {"manifest.yaml": manifest, **library_files(libraries)}.items():
+        (targets / name).write_bytes(text)
     return built
 
 
@@ -168,7 +167,7 @@ def build_verifier(
         part="verifier",
         program=VERIFIER_PROGRAM,
         entry="stoilo/executor/verifier/entry.py",
-        contents="verifier",
+        contents=("verifier",),
         lock=data,
         python=parsed.python,
         extra={"stoilo/executor/verifier/built.json": built},
@@ -219,6 +218,7 @@ def _ship(
         sbom=content_digest(sbom),
         lock=content_digest(plan.lock),
         targets=targets,
+        libraries=tuple(one.digest for one in plan.libraries),
     )
 
 

@@ -1,9 +1,10 @@
 """What may be in a frozen tree: one committed list of modules and libraries for each part.
 
 A build takes exactly what its list names and fails where something is missing or something
-else would be needed; nothing is guessed from import statements. A flavor's list is what
-the zygote has loaded before its jails close, since nothing can be imported later; the
-tests compare the lists with what lies in the built archives.
+else would be needed; nothing is guessed from import statements. A level's list is what
+the zygote has loaded before its jails close, since nothing can be imported later; a
+library's (``library-NAME``) is what it adds to that. A flavor's contents are its lists
+united; the tests compare them with what lies in the built archives.
 
     [modules]       import names, of the standard library and of packages
     [libraries]     shared libraries that modules are linked with, without versions
@@ -14,7 +15,8 @@ tests compare the lists with what lies in the built archives.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
 from importlib import resources
 
 from stoilo.core.errors import InternalError, UsageError
@@ -22,6 +24,10 @@ from stoilo.core.errors import InternalError, UsageError
 _SECTIONS = ("modules", "libraries", "sources", "data")
 _LINE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./+-]*")
 _VERSIONED = re.compile(r"(.+?)(?:-[0-9a-f]{8})*\.so(?:\.[0-9A-Za-z.]+)?")
+
+
+PLATFORM_DATA = "_sysconfigdata"
+"""How lists name the module of `sysconfig` that is called after the interpreter's platform."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +70,16 @@ def parse_contents(text: str) -> Contents:
     return Contents(*(tuple(found[name]) for name in _SECTIONS))
 
 
+def unite_contents(lists: Iterable[Contents]) -> Contents:
+    """Return what lies in any of `lists`."""
+    columns = zip(*map(astuple, lists), strict=True)
+    return Contents(*(tuple(sorted(set().union(*column))) for column in columns))
+
+
 def load_contents(part: str) -> Contents:
     """Return the committed list of `part`, or raise ``STO-F014`` when there is none."""
     folder = resources.files("stoilo.flavors") / "contents"
     page = folder / f"{part}.txt"
-    if not re.fullmatch(r"[a-z0-9-]{1,32}", part) or not page.is_file():
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,72}", part) or not page.is_file():
         raise UsageError("STO-F014", f"there is no list of contents for {part[:40]!r}")
     return parse_contents(page.read_text("ascii"))

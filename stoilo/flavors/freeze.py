@@ -20,7 +20,9 @@ from pathlib import Path
 
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.frozen_tree import platform_name
+from stoilo.core.libraries import Library
 from stoilo.flavors.contents import load_contents
+from stoilo.flavors.described import check_installed
 from stoilo.flavors.lock import clean_environment, load_lock, parse_lock, pip_command
 
 _SPEC = "from stoilo.flavors.pyinstaller_spec import freeze\nfreeze({plan!r})\n"
@@ -37,12 +39,13 @@ class FreezePlan:
     part: str  # `verifier` or a flavor's name
     program: str  # name of the program in the tree
     entry: str  # our own module file that the program runs, below the package
-    contents: str  # name of the committed list of contents
+    contents: tuple[str, ...]  # names of the committed lists of contents
     lock: bytes  # the lock file's bytes
     python: str  # minor version of the interpreter, `3.11`
     # further files of the package, by path below the import root
     extra: Mapping[str, bytes] = field(default_factory=dict)
     package: Path = PACKAGE  # directory of the source that is frozen; our own
+    libraries: tuple[Library, ...] = ()  # described ones of a flavor, by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ def freeze_part(plan: FreezePlan, work: Path, python: Path | None = None) -> Fro
     Raises:
         UsageError: ``STO-F007`` about the lock, ``STO-U003`` `work` is
             not empty.
+        PolicyRefusal: ``STO-P001`` about a library.
         InternalError: ``STO-F011`` wheels could not be installed, PyInstaller
             failed, ``STO-F012`` something is missing from the tree or from its list,
             ``STO-F011`` a program or library of the system is missing.
@@ -81,11 +85,13 @@ def freeze_part(plan: FreezePlan, work: Path, python: Path | None = None) -> Fro
     python = python or base_python()
     _check_host(plan, python)
     _check_lock(plan)
-    load_contents(plan.contents)
+    for name in plan.contents:
+        load_contents(name)
     work = make_empty(work)
     log = work / "build.log"
     environment, tools = _install(plan, work, python, log)
     source = _copy_source(plan, work)
+    check_installed(plan.libraries, environment / "bin" / "python", source)
     run_logged(
         [
             str(environment / "bin" / "python"),
@@ -204,7 +210,10 @@ def _write_spec(plan: FreezePlan, work: Path, source: Path) -> Path:
         "part": plan.part,
         "program": plan.program,
         "entry": str(source / plan.entry),
-        "contents": str(source / f"stoilo/flavors/contents/{plan.contents}.txt"),
+        "contents": [
+            str(source / f"stoilo/flavors/contents/{name}.txt")
+            for name in plan.contents
+        ],
         "extra": sorted(plan.extra),
         "root": str(source),
         "tools": str(work / "tools"),

@@ -1,7 +1,7 @@
 """The part of a build that runs inside the build's own environment, under PyInstaller.
 
 `stoilo.flavors.freeze` starts it, by a spec file of two lines. It hands PyInstaller the
-committed list of contents instead of letting it follow import statements: so a tree holds
+committed lists of contents instead of letting it follow import statements: so a tree holds
 what was reviewed, and a module that is missing ends the build. It uses the standard library
 and PyInstaller only.
 """
@@ -25,7 +25,13 @@ from PyInstaller import compat
 from PyInstaller.building import api, build_main, utils
 from PyInstaller.depend import bindepend
 
-from stoilo.flavors.contents import Contents, library_stem, parse_contents
+from stoilo.flavors.contents import (
+    PLATFORM_DATA,
+    Contents,
+    library_stem,
+    parse_contents,
+    unite_contents,
+)
 
 # A line of PyInstaller's tables: name or destination, source, kind
 Entry = tuple[str, str, str]
@@ -43,7 +49,8 @@ _PLAIN = re.compile(r"[^A-Za-z0-9._+-]")
 def freeze(plan_file: str) -> None:
     """Build the tree that the plan describes into its directory."""
     plan: dict[str, Any] = json.loads(Path(plan_file).read_text("utf-8"))
-    contents = parse_contents(Path(plan["contents"]).read_text("ascii"))
+    lists = [Path(file).read_text("ascii") for file in plan["contents"]]
+    contents = unite_contents(map(parse_contents, lists))
     work = Path(plan["work"])
     pure, extensions = _find_modules(contents.modules, Path(plan["tools"]))
     early = [e for e in pure if e[0].partition(".")[0] in compat.PY3_BASE_MODULES]
@@ -132,7 +139,8 @@ def _find_modules(names: Sequence[str], tools: Path) -> tuple[list[Entry], list[
     pure: list[Entry] = []
     extensions: list[Entry] = []
     missing = []
-    for name in names:
+    own = sysconfig._get_sysconfigdata_name()  # type: ignore[attr-defined]  # noqa: SLF001
+    for name in (own if name == PLATFORM_DATA else name for name in names):
         if name in sys.builtin_module_names:
             continue
         origin = _locate(name)

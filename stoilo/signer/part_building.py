@@ -58,6 +58,7 @@ def part_record(
         level=built.level,
         sbom=built.sbom,
         lock=built.lock,
+        libraries=built.libraries,
     )
 
 

@@ -16,6 +16,7 @@ from stoilo.audit.format.facts import (
 )
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UsageError
+from stoilo.core.libraries import load_libraries
 from stoilo.core.types import Redundancy, RunLimits
 from stoilo.policies.levels import load_level
 from stoilo.web.wording import render_amount, render_bytes, render_seconds
@@ -178,4 +179,6 @@ def describe_permission(record: WorkunitRecord) -> Permission:
         return Permission("")
     if level.digest != record.level_digest:
         return Permission("")
-    return Permission(level.summary, tuple(sorted(level.modules)))
+    known = (one for one in load_libraries() if one.digest in record.libraries)
+    modules = {*level.modules, *(name for one in known for name in one.modules)}
+    return Permission(level.summary, tuple(sorted(modules)))

@@ -24,6 +24,7 @@ SMALL = {
     "whole_pure": {"rounds": 1, "programs": (Program("queens", 5),)},
     "whole_numpy": {"rounds": 1, "programs": (Program("numpy_logistic", 2),)},
     "whole_torch": {"rounds": 1, "programs": (Program("torch_tensors", 2),)},
+    "libraries": {"rounds": 1, "programs": {"scipy": (Program("scipy_signals", 1),)}},
     "jail": {"warm_runs": 1, "cold_runs": 1},
     "log_appends": {"rounds": 1, "each": 2, "peer_each": 1},
     "log_reading": {"leaves": 600, "few": 300},

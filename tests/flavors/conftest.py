@@ -105,7 +105,7 @@ def has_library(python):
 def download_wheels(folder):
     """Fetch what the locks name, as this session's user, for one who may have no index."""
     folder.mkdir()
-    for part in ("tools", "pure", "numeric", "verifier"):
+    for part in ("tools", "pure", "numeric", "scipy", "verifier"):
         lock = ROOT / "stoilo" / "flavors" / "locks" / f"{part}.{platform_name()}.txt"
         words = ["--quiet", "--no-deps", "--require-hashes", "--only-binary", ":all:"]
         done = subprocess.run(

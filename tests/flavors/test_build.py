@@ -6,7 +6,8 @@ import pytest
 
 from stoilo.cli.main import main
 from stoilo.core.errors import StoiloError
-from stoilo.flavors.build import check_flavor, flavor_level
+from stoilo.flavors.build import check_flavor
+from stoilo.flavors.described import flavor_level
 from stoilo.flavors.freeze import build_environment, make_empty, run_logged
 from stoilo.flavors.lock import clean_environment
 from stoilo.flavors.manifest import (
@@ -56,9 +57,11 @@ def test_shipped_flavor_is_bound_to_the_level_of_its_name(name):
     assert flavor_level(find_flavor(name)) == name
 
 
-def test_flavor_that_no_level_could_use_is_refused():
-    manifest = parse_manifest(b"requirements:\n  - x==1\nmodules:\n  - torchvision\n")
-    assert code_of(check_flavor, manifest) == "STO-P062"
+def test_flavor_that_nothing_describes_is_refused_with_what_to_do():
+    manifest = parse_manifest(b"requirements:\n  - x==1\nmodules:\n  - numpy\n  - x\n")
+    with pytest.raises(StoiloError, match=r"lets in: x .*flavor describe") as caught:
+        check_flavor(manifest)
+    assert caught.value.code == "STO-P062"
 
 
 @pytest.mark.parametrize("flavor", shipped_flavors(), ids=lambda flavor: flavor.name)

@@ -6,8 +6,16 @@ from pathlib import Path
 import pytest
 
 from stoilo.core.errors import StoiloError
-from stoilo.flavors.contents import library_stem, load_contents, parse_contents
+from stoilo.core.libraries import load_library
+from stoilo.flavors.contents import (
+    library_stem,
+    load_contents,
+    parse_contents,
+    unite_contents,
+)
+from stoilo.flavors.manifest import held_libraries, shipped_flavors
 
+LIBRARIES = sorted({x.name for one in shipped_flavors() for x in held_libraries(one)})
 SCRIPT = Path(__file__).parents[2] / "scripts" / "write_contents.py"
 
 
@@ -28,13 +36,33 @@ def test_committed_modules_are_those_that_are_loaded(part):
     )
 
 
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_committed_list_of_a_library_is_what_it_loads(name):
+    library = load_library(name)
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"needs {name}")
+    found = load_script().list_library(library, load_contents(library.level))
+    assert load_contents(f"library-{name}") == found
+
+
+def test_flavor_holds_what_its_lists_hold_each_once():
+    one = parse_contents("[modules]\na\nb\n[libraries]\nlibz\n")
+    other = parse_contents("[modules]\nb\nc\n[data]\nx\n")
+    united = unite_contents([one, other])
+    assert united.modules == ("a", "b", "c")
+    assert (united.libraries, united.data) == (("libz",), ("x",))
+
+
 def test_each_flavor_holds_what_the_narrower_one_does():
     pure, numeric, tensor = map(load_contents, ("pure", "numeric", "tensor"))
     assert set(pure.modules) < set(numeric.modules)
     assert set(numeric.modules) - set(tensor.modules) == set()
 
 
-@pytest.mark.parametrize("part", ["pure", "numeric", "tensor", "verifier"])
+@pytest.mark.parametrize(
+    "part",
+    ["pure", "numeric", "tensor", "verifier", *(f"library-{one}" for one in LIBRARIES)],
+)
 def test_no_part_holds_what_unpickles_for_a_living_or_serves(part):
     tops = {name.partition(".")[0] for name in load_contents(part).modules}
     assert not tops & {

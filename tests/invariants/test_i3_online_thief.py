@@ -45,6 +45,8 @@ CERTIFIED = {
     "the epochs": ("gate", "gate/epochs.json"),
     "an epoch's keys": ("gate", "gate/1.json"),
     "the policies": ("policy", "policy/accepted.json"),
+    "a library": ("policy", "policy/library-aa.toml"),
+    "the policy role's flavors": ("policy", "policy/flavor-aa.x86_64-linux.json"),
     "the reviewers": ("reviewers", "reviewers/keys.json"),
     "the withdrawals": ("revocation", "revocation/denied.json"),
 }

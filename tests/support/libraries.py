@@ -25,7 +25,7 @@ PROGRAMS = Path(__file__).parents[1] / "libraries" / "programs"
 
 PLAIN_CPYTHON = """
 import contextlib, importlib, io, json, os, random, sys, types, warnings
-import numpy
+import numpy.random
 for name in sys.argv[1:]:
     importlib.import_module(name)
 from stoilo.core.codec import skeleton

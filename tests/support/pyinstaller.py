@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoilo.core.errors import TrustError
-from stoilo.flavors.contents import library_stem
+from stoilo.flavors.contents import PLATFORM_DATA, library_stem
 
 _COOKIE = struct.Struct("!8sIIII64s")
 _MAGIC = b"MEI\014\013\012\013\016"
@@ -48,19 +48,23 @@ def look_inside(tree: Path, program: str) -> Inside:
         relative = path.relative_to(internal).as_posix()
         if relative == "base_library.zip":
             modules += _zipped_names(path)
-        elif _LIBRARY.fullmatch(path.name):
+        elif _LIBRARY.fullmatch(path.name) and ".cpython-" not in path.name:
             libraries.append(library_stem(path.name))
         elif path.suffix == ".so":
             modules.append(_extension_name(relative))
         else:
             files.append(relative)
     return Inside(
-        tuple(sorted(modules)),
+        tuple(sorted(_listed_name(name) for name in modules)),
         tuple(sorted(libraries)),
         tuple(scripts),
         tuple(options),
         tuple(sorted(files)),
     )
+
+
+def _listed_name(name: str) -> str:
+    return PLATFORM_DATA if name.startswith(PLATFORM_DATA) else name
 
 
 def _read_program(data: bytes) -> tuple[list[str], list[str], list[str]]:

@@ -12,6 +12,7 @@ from stoilo.client.capture.library import is_library_module
 from stoilo.client.capture.library_values import LibraryValues, form_of, parts_of
 from stoilo.client.capture.refusals import refuse, refuse_value
 from stoilo.client.capture.targets import Target, WrapperTarget
+from stoilo.core.codec.library_values import listed_name
 from stoilo.core.codec.nodes import (
     MODULE,
     OPTIMIZER,
@@ -210,7 +211,8 @@ def _refuse_leaf(value: object, where: str) -> None:
         to_node(value)
     except UsageError as error:
         kind = f"{type(value).__module__}.{type(value).__name__}"
-        if error.code == "STO-D001" and kind not in _ARRAYS:
+        spoken_for = kind in _ARRAYS or listed_name(value)
+        if error.code == "STO-D001" and not spoken_for:
             refuse_value(value, where)
         raise UsageError(
             error.code, f"{where}: {error.message}", hint=error.hint

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta, timezone
 
 import msgspec
 
+from stoilo.core.codec.library_values import has_codec
 from stoilo.core.codec.nodes import (
     BlobRef,
     ClassRef,
@@ -296,4 +297,15 @@ def _refuse_reference(_: Reader, __: int) -> Node:
     raise TrustError("STO-D002", "a reference stands where only data may")
 
 
-_DATA_READERS = _READERS | dict.fromkeys(b"RCOB", _refuse_reference)
+def _read_library_value(reader: Reader, depth: int) -> Node:
+    node = reader._read_instance(depth)
+    if not has_codec(node.class_name):
+        _refuse_reference(reader, depth)
+    return node
+
+
+_DATA_READERS = {
+    **_READERS,
+    **dict.fromkeys(b"RCB", _refuse_reference),
+    ord("O"): _read_library_value,
+}

@@ -10,7 +10,9 @@ import importlib.util
 from collections.abc import Callable
 from pathlib import Path
 
+from stoilo.core.errors import PolicyRefusal
 from stoilo.core.levels import Level
+from stoilo.core.libraries import level_order
 from stoilo.executor.slot.executor import HoldingExecutor
 from stoilo.executor.verifier.execution import VerifiedExecutor
 from stoilo.executor.verifier.targets import TrustedRelease
@@ -54,14 +56,34 @@ class InstalledRuntimes:
     def jail(
         self, level: Level, flavor: str, trust: TrustedRelease, archive: Path | None
     ) -> WarmJail:
-        """Return the warm jail of `level` with its libraries; STO-S008 once closed."""
-        del flavor, trust, archive
+        """Return the warm jail of `level` with its libraries; STO-S008 once closed.
+
+        Raises:
+            PolicyRefusal: STO-X013, they are not the flavor's of this installation.
+        """
+        del trust, archive
+        # Without a part in the release only our own files say what a flavor holds.
+        if level.libraries != _usable(flavor, level):
+            raise PolicyRefusal(
+                "STO-X013", "the task's libraries are not those that are installed here"
+            )
         key = (level.digest, level.libraries)
         return self._jails.of(key, lambda: self._make(level))
 
     def close(self) -> None:
         """End every jail; none is made any more."""
         self._jails.close()
+
+
+def _usable(flavor: str, level: Level) -> tuple[str, ...]:
+    """Return the digests of a shipped flavor's libraries that `level` may use."""
+    return tuple(
+        library.digest
+        for one in shipped_flavors()
+        if one.digest == flavor
+        for library in held_libraries(one)
+        if level_order(library) <= level.order
+    )
 
 
 def installed_flavors() -> frozenset[str]:

@@ -63,7 +63,7 @@ class Report(msgspec.Struct, frozen=True):
 
 def check_library(
     library: Library,
-    read: str = "",
+    read: str | None = "",
     *,
     python: Path | None = None,
     paths: Sequence[Path] = (),
@@ -74,7 +74,8 @@ def check_library(
 
     Args:
         library: its parsed file.
-        read: the text of its read list (`stoilo.flavors.describing.read_list`).
+        read: the text of its read list (`stoilo.flavors.describing.read_list`); None
+            where it is known that it was read, as for a shipped library.
         python: the interpreter; this one by default. It must have stoilo, or `paths` do.
         paths: folders that it finds packages in, before its own.
         timeout_s: how long one probe may take, s.
@@ -84,12 +85,12 @@ def check_library(
         InternalError: ``STO-F011``, the child does not start.
         UsageError: ``STO-U004``, the read list is broken.
     """
-    reasons = parse_read_list(read)
+    reasons = parse_read_list(read or "")
     answer, faults = _probe(library, python, paths, timeout_s, deep)
     if answer is None:
         return Report(library.name, library.versions, "", tuple(faults))
     found = [as_finding(danger) for danger in answer.dangers]
-    unread = set(find_unread(found, reasons))
+    unread = set(find_unread(found, reasons)) if read is not None else set()
     faults = [
         *_version_faults(library, answer.version),
         *(_misfit(text) for text in answer.faults),
@@ -110,11 +111,16 @@ def as_finding(danger: Danger) -> Finding:
     return Finding(danger.name, danger.patterns, danger.digest)
 
 
-def late_imports(library: Library, paths: Sequence[Path] = ()) -> tuple[str, ...]:
-    """Return the modules that a first call of what `library` opens imports late."""
-    answer, _ = _probe(library, None, paths, PROBE_S, deep=1)
-    asked = answer.asked if answer else ()
-    return tuple(one.what for one in asked if one.event == "import")
+def try_first_calls(
+    library: Library, paths: Sequence[Path] = ()
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what first calls of all that `library` opens import late, and what failed."""
+    answer, ended = _probe(library, None, paths, PROBE_S, deep=1)
+    failed = tuple(fault.message for fault in ended)
+    if answer is None:
+        return (), failed
+    late = (one.what for one in answer.asked if one.event == "import")
+    return tuple(late), failed + answer.faults
 
 
 # The faults ----------------------------------------------------------------------------
@@ -190,14 +196,13 @@ def _probe(
     environment = zygote_environment() | search_path(paths)
     while True:
         with tempfile.TemporaryFile() as notes:
-            skipped = tuple(place.removesuffix("()") for place in ended)
-            question = Question(library, notes.fileno(), deep, skipped=skipped)
+            question = Question(library, notes.fileno(), deep, skipped=tuple(ended))
             answer, fault = _ask(question, python, environment, timeout_s)
             place = os.pread(notes.fileno(), PLACE_BYTES, 0).decode("utf-8", "replace")
         if fault is None:
             return answer, list(ended.values())
         place = place.rstrip()
-        again = place in ended or not place.endswith("()")
+        again = place in ended or not place.endswith(("()", "[…]"))
         ended[place] = _ended(fault, place) if fault else _too_long(place, timeout_s)
         if again or len(ended) == _MOST_CRASHES:
             return None, list(ended.values())

@@ -12,12 +12,18 @@ import ast
 import builtins
 import functools
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from types import CodeType, FunctionType, ModuleType
 
 import msgspec
 
-from stoilo.flavors.describing.source_scan import digest_tree, find_definition
+from stoilo.flavors.describing.source_scan import (
+    digest_tree,
+    find_definition,
+    follow,
+    functions_in,
+    inside,
+)
 
 FILES = "files"
 SOCKETS = "sockets"
@@ -188,6 +194,8 @@ class _Reader:
     def _node(self, node: ast.AST) -> Iterator[tuple[str, int]]:
         if isinstance(node, ast.Attribute) and node.attr in _ATTRIBUTES:
             yield f"{_ATTRIBUTES[node.attr]}: .{node.attr}", node.lineno
+        elif isinstance(node, ast.Name):
+            yield from self._table(node)
         if not isinstance(node, ast.Call):
             return
         called = self._dotted(node.func)
@@ -197,6 +205,14 @@ class _Reader:
             yield f"{NAMES}: {name}()", node.lineno
         if isinstance(node.func, ast.Attribute):
             yield from self._method(node.func)
+
+    def _table(self, node: ast.Name) -> Iterator[tuple[str, int]]:
+        """Yield the dangers that a table of the module holds."""
+        bound = node.id in self._imported or node.id in self._bound
+        for part in () if bound else parts_of(self._space.get(node.id)):
+            dotted = full_name(part)
+            if kind := name_kind(dotted):
+                yield f"{kind}: {dotted}", node.lineno
 
     def _method(self, called: ast.Attribute) -> Iterator[tuple[str, int]]:
         given = self._is_given(called.value)
@@ -286,36 +302,68 @@ def local_imports(tree: ast.AST, function: FunctionType) -> Iterator[tuple[str, 
             )
 
 
-def library_helpers(
-    known: frozenset[str],
-) -> Callable[[FunctionType], Iterator[object]]:
-    """Return what yields the functions that a library's function leads to by name.
+class Reach:
+    """What a library's functions lead to by name; remembers each one's next."""
 
-    Args:
-        known: import names of packages that are not followed: others described them.
-    """
-    left_out = known | sys.stdlib_module_names
+    def __init__(self, known: Collection[str], handed: Iterable[type]) -> None:
+        """Begin with what is not followed.
 
-    def lead(function: FunctionType) -> Iterator[object]:
-        for value in _named_values(function):
-            module = getattr(value, "__module__", None)
-            if not isinstance(module, str) or module.partition(".")[0] in left_out:
-                continue
-            if type(value) is FunctionType:
-                yield value
-            elif isinstance(value, type) and module == function.__module__:
-                yield from vars(value).values()
+        Args:
+            known: import names of packages that others described.
+            handed: classes that tasks get, whose open members are scanned as they are.
+        """
+        self._left_out = frozenset(known) | sys.stdlib_module_names
+        self._handed = frozenset(handed)
+        self._next: dict[FunctionType, list[FunctionType]] = {}
+        self._members: dict[type, list[object]] = {}
 
-    return lead
+    def from_functions(self, functions: Iterable[FunctionType]) -> list[FunctionType]:
+        """Return `functions` and all that they lead to."""
+        return follow(functions, self._lead, id)  # one code may wrap many functions
+
+    def _lead(self, function: FunctionType) -> list[FunctionType]:
+        if function not in self._next:
+            held = [*_find_named(function), *vars(function).values(), *inside(function)]
+            held += [part for value in held for part in parts_of(value)]
+            followed = [one for value in held for one in self._followed(value)]
+            self._next[function] = list(dict.fromkeys(functions_in(followed)))
+        return self._next[function]
+
+    def _followed(self, value: object) -> list[object]:
+        """Return a function, or all members of a class or of an instance's class."""
+        if type(value) is FunctionType:
+            return [value] if self.is_own(value) else []
+        cls = value if isinstance(value, type) else type(value)
+        if cls not in self._members:
+            follows = self.is_own(cls) and cls not in self._handed
+            bases = [base for base in cls.__mro__ if follows and self.is_own(base)]
+            self._members[cls] = [part for one in bases for part in vars(one).values()]
+        return self._members[cls]
+
+    def is_own(self, value: object) -> bool:
+        """Whether a function or class is neither Python's own nor of a known package."""
+        module = getattr(value, "__module__", None)
+        top = module.partition(".")[0] if isinstance(module, str) else "builtins"
+        return top not in self._left_out
 
 
-@functools.cache
-def _named_values(function: FunctionType) -> tuple[object, ...]:
-    """Return what a function's names stand for, here and in modules that it names."""
-    return tuple(_find_named(function))
+def parts_of(value: object) -> list[object]:
+    """Return what a table, or an instance of a Python class, keeps."""
+    if isinstance(value, dict):
+        return list(dict.values(value))
+    if type(value) is list or type(value) is tuple:
+        return list(value)
+    if isinstance(value, type | ModuleType | FunctionType):
+        return []
+    try:
+        held = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return []
+    return list(held.values()) if type(held) is dict else []
 
 
 def _find_named(function: FunctionType) -> Iterator[object]:
+    """Yield what a function's names stand for: globals, imports, parts of modules."""
     names = _code_names(function.__code__)
     space = function.__globals__
     values = [space[name] for name in names if name in space]

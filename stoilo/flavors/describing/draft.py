@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import pkgutil
 import sys
 import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
-from pathlib import Path
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
@@ -30,13 +30,13 @@ from stoilo.flavors.describing.dangers import (
     NAMES,
     NO_SOURCE,
     Danger,
+    Reach,
     full_name,
     kind_of,
-    library_helpers,
     name_kind,
     scan_dangers,
 )
-from stoilo.flavors.describing.source_scan import reachable_functions
+from stoilo.flavors.describing.probe import take_output
 
 OPEN, READ = "open", "to be read"
 _NATIVE = "native code"
@@ -87,7 +87,8 @@ def make_draft(request: DraftRequest) -> Draft:
     name = request.package
     dotted = request.modules or tuple(public_modules(name))
     loaded, failed = _import(dotted)
-    sorter = _Sorter(name)
+    values = [value for _, held in loaded for value in vars(held).values()]
+    sorter = _Sorter(name, (one for one in values if isinstance(one, type)))
     modules = [DraftModule(one, tuple(sorter.sort(held))) for one, held in loaded]
     distribution = _distribution(name)
     version, summary = "", ""
@@ -153,9 +154,9 @@ def public_names(module: ModuleType) -> list[str]:
 class _Sorter:
     """Sorts names; remembers nothing but which packages are not followed."""
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, package: str, classes: Iterable[type]) -> None:
         known = {dotted.partition(".")[0] for dotted in load_levels()[-1].modules}
-        self._lead = library_helpers(frozenset({*known, *library_names()} - {package}))
+        self._reach = Reach({*known, *library_names()} - {package}, classes)
 
     def sort(self, module: ModuleType) -> Iterator[Sorted]:
         for name in public_names(module):
@@ -182,13 +183,10 @@ class _Sorter:
         own = _functions(value)
         if reason := _reason(scan_dangers(own)):
             return Sorted(name, reason)
-        found = scan_dangers(self._reached([*own, *_inner_functions(value)]))
+        found = scan_dangers(
+            self._reach.from_functions([*own, *_inner_functions(value)])
+        )
         return Sorted(name, READ if found else OPEN, _notes(found))
-
-    def _reached(self, own: list[FunctionType]) -> list[FunctionType]:
-        holder = ModuleType("draft")
-        vars(holder).update({str(number): one for number, one in enumerate(own)})
-        return reachable_functions([holder], [], self._lead)
 
     def _sort_class(self, name: str, cls: type) -> Sorted:
         begun = [_static(cls, one) for one in ("__new__", "__init__")]
@@ -257,8 +255,16 @@ def _notes(dangers: Iterable[Danger]) -> tuple[str, ...]:
 # The file ------------------------------------------------------------------------------
 
 
-def render_draft(draft: Draft, preload: Iterable[str] = ()) -> str:
-    """Return the draft as the text of a library's file."""
+def render_draft(
+    draft: Draft, preload: Iterable[str] = (), failed: Iterable[str] = ()
+) -> str:
+    """Return the draft as the text of a library's file.
+
+    Args:
+        draft: what was sorted.
+        preload: modules that first calls need besides its own.
+        failed: what went wrong when it was tried.
+    """
     loaded = dict.fromkeys([*(one.dotted for one in draft.modules), *preload])
     head = [
         f"# Library {draft.name}: a draft by `stoilo flavor describe`, opened by nobody yet.",
@@ -271,6 +277,7 @@ def render_draft(draft: Draft, preload: Iterable[str] = ()) -> str:
         f"needs = {_list(draft.needs)}",
         "",
         *(f"# cannot be imported: {one}" for one in draft.failed),
+        *(f"# tried: {' '.join(one.split())}" for one in failed),
         f"preload = {_list(loaded)}",
     ]
     notes = _number_notes(draft)
@@ -371,9 +378,12 @@ _LINE = 92
 def main() -> None:
     """Answer the request on standard input."""
     request = msgspec.json.decode(sys.stdin.buffer.read(), type=DraftRequest)
+    answers = take_output()
     warnings.simplefilter("ignore")
     answer = msgspec.json.encode(make_draft(request))
-    Path("/dev/fd/1").write_bytes(answer)
+    with os.fdopen(answers, "wb") as pipe:
+        pipe.write(answer)
+    os._exit(0)
 
 
 if __name__ == "__main__":

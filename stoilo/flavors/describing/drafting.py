@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 
 from stoilo.core.errors import UsageError
-from stoilo.core.libraries import parse_library
-from stoilo.flavors.describing.check import late_imports, search_path
+from stoilo.core.libraries import Library, parse_library
+from stoilo.flavors.describing.check import search_path, try_first_calls
 from stoilo.flavors.describing.draft import Draft, DraftRequest, render_draft
 from stoilo.sandbox.process.supervisor import zygote_environment
 
@@ -40,12 +40,24 @@ def describe_package(
     draft = _ask(DraftRequest(package, tuple(modules)), paths)
     preload: list[str] = []
     for _ in range(_ROUNDS):
-        text = render_draft(draft, preload)
-        late = late_imports(parse_library(text.encode()), paths)
+        library = parse_library(render_draft(draft, preload).encode())
+        late, failed = _try(library, paths)
         if not set(late) - set(preload):
             break
         preload = sorted({*preload, *late})
-    return render_draft(draft, preload)
+    return render_draft(draft, preload, failed)
+
+
+def _try(
+    library: Library, paths: Sequence[Path]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return late imports and failures; with open classes if it needs what they close."""
+    late, failed = try_first_calls(library, paths)
+    if not failed or not library.members:
+        return late, failed
+    opened = msgspec.structs.replace(library, members={})
+    late, more = try_first_calls(opened, paths)
+    return late, tuple(dict.fromkeys((*failed, *more)))
 
 
 def _ask(request: DraftRequest, paths: Sequence[Path]) -> Draft:

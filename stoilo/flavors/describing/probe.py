@@ -26,13 +26,13 @@ import msgspec
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level, ModuleRule, load_levels
 from stoilo.core.libraries import Library, add_libraries, level_order
-from stoilo.flavors.describing.dangers import Danger, library_helpers, scan_dangers
+from stoilo.flavors.describing.dangers import Danger, Reach, scan_dangers
 from stoilo.flavors.describing.samples import level_samples
-from stoilo.flavors.describing.source_scan import reachable_functions
+from stoilo.flavors.describing.source_scan import handed_functions
 from stoilo.flavors.describing.walk import Walk
 from stoilo.sandbox.language.hardening import classes_with_bases
 from stoilo.sandbox.language.rules import find_class
-from stoilo.sandbox.language.runtime import LanguageRuntime, prepare_runtime
+from stoilo.sandbox.language.runtime import prepare_runtime
 
 PLACE_BYTES = 512
 _STACK_BYTES = 64 << 20
@@ -51,7 +51,7 @@ class Question(msgspec.Struct, frozen=True):
     place: int  # descriptor of the file for notes
     deep: int = 2  # how many calls deep to walk
     call_s: float = 1.0  # after how many seconds a call is stopped
-    skipped: tuple[str, ...] = ()  # paths that are not called
+    skipped: tuple[str, ...] = ()  # what the walk leaves out
 
 
 class Asked(msgspec.Struct, frozen=True, order=True):
@@ -76,9 +76,10 @@ class Answer(msgspec.Struct, frozen=True):
 class Watch:
     """Python's audit hook: refuses what leads outside while a library is walked."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes: int) -> None:
         self.active = False
         self.place = ""
+        self._notes = notes
         self.asked: dict[tuple[str, str], str] = {}
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
@@ -93,6 +94,12 @@ class Watch:
             raise ModuleNotFoundError(f"No module named {what!r}", name=what)
         self.asked.setdefault((event, what), self.place)
         raise PermissionError(event)
+
+    def note(self, place: str) -> None:
+        """Write down where the walk is, for whoever finds this process dead."""
+        self.place = place
+        data = place.encode("utf-8", "replace")[:PLACE_BYTES].ljust(PLACE_BYTES)
+        os.pwrite(self._notes, data, 0)
 
     def rows(self) -> tuple[Asked, ...]:
         """Return what was asked for, but for modules that are not installed anyway."""
@@ -116,39 +123,48 @@ def _is_installed(module: str) -> bool:
 
 def try_library(question: Question) -> Answer:
     """Return what is found of a library, up to the first part that has faults."""
-    watch, library = Watch(), question.library
+    watch, library = Watch(question.place), question.library
     sys.addaudithook(watch)
-
-    def note(place: str) -> None:
-        watch.place = place
-        data = place.encode("utf-8", "replace")[:PLACE_BYTES].ljust(PLACE_BYTES)
-        os.pwrite(question.place, data, 0)
-
     version = _installed(library.distribution)
     faults: list[str] = []
     for name in (*library.preload, *library.modules):
-        note(f"import {name}")
+        watch.note(f"import {name}")
         faults += _import_fault(name)
-    note("the file's names")
+    watch.note("the file's names")
     faults += [] if faults else find_faults(library)
     if faults or not version:
         return Answer(version, tuple(dict.fromkeys(faults)))
-    note("preparing the level")
-    level = load_levels()[level_order(library)]
-    runtime = prepare_runtime(add_libraries(level, (library,)))
-    samples = level_samples(level.name, (library.name, *library.needs))
-    samples()  # they import what they need
-    walk = Walk(runtime, samples, deep=question.deep, call_s=question.call_s, note=note)
-    walk.skipped = frozenset(question.skipped)
+    watch.note("preparing the level")
+    try:
+        walk = _prepare_walk(question, watch)
+    except Exception as error:  # noqa: BLE001 - what it closes, it may need itself
+        text = f"{library.name} cannot be prepared: {type(error).__name__}: {error}"
+        return Answer(version, (text[:300],))
     watch.active = True
     try:
         walk.start(within=library.name)
     finally:
         watch.active = False
-    note("the scan")
-    dangers = scan_library(library, level, runtime, walk)
+    watch.note("the scan")
+    dangers = scan_library(library, walk)
     leaks = tuple(sorted(walk.leaks))
     return Answer(version, (), watch.rows(), leaks, tuple(dangers), walk.calls)
+
+
+def _prepare_walk(question: Question, watch: Watch) -> Walk:
+    library = question.library
+    level = load_levels()[level_order(library)]
+    runtime = prepare_runtime(add_libraries(level, (library,)))
+    samples = level_samples(level.name, (library.name, *library.needs))
+    samples()  # they import what they need
+    return Walk(
+        runtime,
+        samples,
+        deep=question.deep,
+        call_s=question.call_s,
+        skipped=frozenset(question.skipped),
+        note=watch.note,
+    )
 
 
 def _installed(distribution: str) -> str:
@@ -236,40 +252,47 @@ def _withheld_faults(library: Library) -> list[str]:
     ]
 
 
+_OURS = ("stoilo", "typing_extensions")
+
 # The scan ------------------------------------------------------------------------------
 
 
-def scan_library(
-    library: Library, level: Level, runtime: LanguageRuntime, walk: Walk
-) -> list[Danger]:
+def scan_library(library: Library, walk: Walk) -> list[Danger]:
     """Return the dangers in all that the library's façades, and what they gave, lead to."""
     facades = [
         facade
-        for dotted, facade in runtime.facades.modules.items()
+        for dotted, facade in walk.runtime.facades.modules.items()
         if dotted.partition(".")[0] == library.name
     ]
     seen = [
         cls for cls in walk.classes if cls.__module__.partition(".")[0] == library.name
     ]
+    level = load_levels()[level_order(library)]
     known = {dotted.partition(".")[0] for dotted in level.modules}
-    lead = library_helpers(frozenset({*known, *library.needs, "stoilo"}))
     classes = [*classes_with_bases(facades), *seen]
-    functions = reachable_functions(facades, classes, lead)
-    own = (one for one in functions if not one.__module__.startswith("stoilo."))
-    return scan_dangers(own)
+    reach = Reach({*known, *library.needs, *_OURS}, classes)
+    functions = reach.from_functions(handed_functions(facades, classes))
+    return scan_dangers(filter(reach.is_own, functions))
+
+
+def take_output() -> int:
+    """Return a descriptor for the answer, which nothing that a library prints reaches."""
+    answers = os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    return answers
 
 
 def main() -> None:
     """Answer the question on standard input."""
     question = msgspec.json.decode(sys.stdin.buffer.read(), type=Question)
-    answers = os.dup(1)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1):
-        os.dup2(nowhere, number)
+    answers = take_output()
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_STACK, (_STACK_BYTES, _STACK_BYTES))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     warnings.simplefilter("ignore")
+    warnings.showwarning = lambda *_: None  # the jail's opens no source either
     sys.setrecursionlimit(_DEEP)
     signal.signal(signal.SIGALRM, signal.default_int_handler)
     answer = msgspec.json.encode(try_library(question))

@@ -14,6 +14,7 @@ import contextlib
 import functools
 import hashlib
 import linecache
+import operator
 import string
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -30,6 +31,10 @@ __all__ = [
     "digest_tree",
     "find_definition",
     "find_patterns",
+    "follow",
+    "functions_in",
+    "handed_functions",
+    "inside",
     "reachable_functions",
     "scan_functions",
     "scan_level",
@@ -89,9 +94,7 @@ def scan_level(level: Level, modules: Iterable[ModuleType]) -> list[Finding]:
 
 
 def reachable_functions(
-    modules: Iterable[ModuleType],
-    classes: Iterable[type],
-    helpers: Callable[[FunctionType], Iterable[object]] | None = None,
+    modules: Iterable[ModuleType], classes: Iterable[type]
 ) -> list[FunctionType]:
     """Return the Python functions behind façades and classes, and what they lead to.
 
@@ -99,20 +102,46 @@ def reachable_functions(
         modules: façades; their functions, bound methods, and instances' classes count.
         classes: all members of these count, private ones too: the library calls them.
             So do those of their metaclasses.
-        helpers: what a function leads to by names; by default its own package's.
     """
-    lead = helpers or _helpers
-    found: dict[CodeType, FunctionType] = {}
-    todo = [value for facade in modules for value in vars(facade).values()]
-    kinds = {id(cls): cls for value in (*todo, *classes) for cls in type(value).__mro__}
+    return follow(
+        handed_functions(modules, classes),
+        lambda one: functions_in((*_helpers(one), *inside(one))),
+    )
+
+
+def handed_functions(
+    modules: Iterable[ModuleType], classes: Iterable[type]
+) -> Iterator[FunctionType]:
+    """Yield the functions that façades and classes have themselves."""
+    values = [value for facade in modules for value in vars(facade).values()]
+    kinds = {
+        id(cls): cls for value in (*values, *classes) for cls in type(value).__mro__
+    }
     kinds |= {id(cls): cls for cls in classes}
-    todo += [member for cls in kinds.values() for member in vars(cls).values()]
+    members = [member for cls in kinds.values() for member in vars(cls).values()]
+    yield from functions_in((*values, *members))
+
+
+def follow(
+    functions: Iterable[FunctionType],
+    lead: Callable[[FunctionType], Iterable[FunctionType]],
+    key: Callable[[FunctionType], object] = operator.attrgetter("__code__"),
+) -> list[FunctionType]:
+    """Return `functions` and all that they lead to, each `key` once."""
+    found: dict[object, FunctionType] = {}
+    todo = list(functions)
     while todo:
-        for function in _functions_in(todo.pop()):
-            if function.__code__ not in found:
-                found[function.__code__] = function
-                todo.extend([*lead(function), *_inside(function)])
+        function = todo.pop()
+        if key(function) not in found:
+            found[key(function)] = function
+            todo.extend(lead(function))
     return list(found.values())
+
+
+def functions_in(values: Iterable[object]) -> Iterator[FunctionType]:
+    """Yield the functions that values are, or have in a descriptor's part."""
+    for value in values:
+        yield from _functions_in(value)
 
 
 def _functions_in(value: Any) -> Iterator[FunctionType]:
@@ -130,7 +159,7 @@ def _part(value: object, name: str) -> object:
         return None
 
 
-def _inside(function: FunctionType) -> Iterator[object]:
+def inside(function: FunctionType) -> Iterator[object]:
     """Yield what decorators put inside a function."""
     yield function.__dict__.get("__wrapped__")
     for cell in function.__closure__ or ():

@@ -83,7 +83,7 @@ class Walk:
         calls: how many calls were tried.
         deep: how many calls deep it goes.
         call_s: after how many seconds a call is stopped.
-        skipped: paths that are not called.
+        skipped: what is not done, as `note` was told.
         note: told each path before something is done with it.
         classes: every class that came by, or an instance of it.
     """
@@ -171,8 +171,9 @@ class Walk:
                 continue
             owner = id(value) if isinstance(value, type) else type(value)
             self.visit(f"{path}.{name}", child, depth, (owner, name))
-        if isinstance(value, str | bytes | type):
+        if isinstance(value, str | bytes | type) or f"{path}[…]" in self.skipped:
             return
+        self.note(f"{path}[…]")
         try:
             items = list(itertools.islice(iter(value), ITEMS))
         except Exception:  # noqa: BLE001 - not iterable
@@ -185,7 +186,7 @@ class Walk:
         name = path.rpartition(".")[2]
         if (
             name in LEFT_OUT
-            or path in self.skipped
+            or f"{path}()" in self.skipped
             or (path.startswith("queue.") and name in WAITING)
         ):
             return

@@ -16,6 +16,7 @@ Sources: numpy's `PyDataMem_Handler` (NEP 49), CPython's `PyBufferProcs`.
 from __future__ import annotations
 
 import ctypes
+import gc
 import mmap
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -109,6 +110,44 @@ def call_zeroed(function: Callable[..., Any], /, *args: Any, **keywords: Any) ->
 
 # Addresses ---------------------------------------------------------------------------
 
+_exporting: list[object] = []  # not empty while `call_exporting` runs
+
+
+def call_exporting(function: Callable[..., Any], /, *args: Any) -> Any:
+    """Return ``function(*args)``; arrays of objects that it makes show it their buffers.
+
+    For compiled functions that keep no buffer and call nothing of a task: `args` are exact
+    numbers and arrays of them. Nothing is collected meanwhile, since a task's generators
+    run their ``finally`` then.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    _exporting.append(function)
+    try:
+        return function(*args)
+    finally:
+        _exporting.pop()
+        if collecting:
+            gc.enable()
+
+
+_typed: list[bool] = []  # not empty where readers that name their type are admitted
+_FORMAT, _STRIDES, _INDIRECT = 0x04, 0x18, 0x100  # of a request (Include/pybuffer.h)
+
+
+def admit_typed_readers() -> None:
+    """Let compiled code that asks for objects see arrays of objects, as pandas' does.
+
+    Cython compares the format with the type that it was compiled for, and only it asks so:
+    ``memoryview``, ``bytes`` and their like ask for indirect or for plain bytes.
+    """
+    _typed.append(True)
+
+
+def _is_typed(flags: int) -> bool:
+    asked = flags & (_FORMAT | _STRIDES | _INDIRECT)
+    return bool(_typed) and asked == _FORMAT | _STRIDES
+
 
 def _checked_export(slot: int) -> Any:
     """Return what stands in front of the buffer export at address `slot`."""
@@ -116,7 +155,8 @@ def _checked_export(slot: int) -> Any:
 
     def checked(array: Any, view: int, flags: int) -> int:
         try:
-            return -1 if array.dtype.hasobject else export(array, view, flags)
+            closed = array.dtype.hasobject and not (_exporting or _is_typed(flags))
+            return -1 if closed else export(array, view, flags)
         except Exception:  # noqa: BLE001 - C is above: the caller says what failed
             return -1
 

@@ -71,7 +71,13 @@ def _is_reachable(owner: type, name: str) -> bool:
     """Whether a task may read `name` off the class `owner`, or off one of its own below."""
     if name in DEFINABLE_DUNDERS:  # guards give those of exceptions
         return issubclass(owner, BaseException)
-    return not name.startswith("_")
+    return not (name.startswith("_") or _is_shadowed(owner, name))
+
+
+def _is_shadowed(owner: type, name: str) -> bool:
+    """Whether a property of the metaclass answers when `name` is read off `owner`."""
+    members = (class_dict(kind).get(name) for kind in class_mro(type(owner)))
+    return any(hasattr(type(member), "__set__") for member in members)
 
 
 _IMMUTABLE = 1 << 8

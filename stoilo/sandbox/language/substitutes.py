@@ -8,6 +8,7 @@ stand-ins: same instances, another constructor.
 
 from __future__ import annotations
 
+import operator
 import string
 from _string import formatter_field_name_split  # type: ignore[import-not-found]  # CPython's own C module
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
@@ -266,18 +267,20 @@ def _setflags(array: Any) -> Callable[..., None]:
     return setflags
 
 
-_READERS: dict[str, tuple[str, Callable[[Any], object]]] = {
-    "fields": ("dtype", _fields),
-    "setflags": ("ndarray", _setflags),
+_Home = tuple[str, str]  # module and name of a library class
+_READERS: dict[str, tuple[_Home, Callable[[Any], object]]] = {
+    "fields": (("numpy", "dtype"), _fields),
+    "resize": (("PIL.Image", "Image"), operator.attrgetter("resize")),  # makes another
+    "setflags": (("numpy", "ndarray"), _setflags),
 }
 NARROWED = frozenset(_READERS)
 
 
 def read_narrowed(value: object, name: str) -> object:
     """Return what a task gets for ``value.name``, one of `NARROWED`, or refuse."""
-    kind, read = _READERS[name]
+    home, read = _READERS[name]
     bases = {(base.__module__, base.__name__) for base in class_mro(type(value))}
-    if ("numpy", kind) not in bases:
+    if home not in bases:
         raise refuse_read(value, name)
     return read(value)
 

@@ -1,1 +1,1 @@
-"""What tasks get for described libraries beyond their own names, one file a library."""
+"""What tasks get for described libraries, one file a library or a part of one."""

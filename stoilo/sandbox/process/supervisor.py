@@ -126,6 +126,7 @@ def zygote_environment() -> dict[str, str]:
         **{f"{name}_NUM_THREADS": "1" for name in threads},
         **pin_instructions(),
         "FBGEMM_NO_ASMJIT": "1",
+        "JOBLIB_MULTIPROCESSING": "0",  # scikit-learn's: else it loads cloudpickle
     }
 
 

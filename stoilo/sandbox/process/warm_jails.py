@@ -42,7 +42,16 @@ def zygote_bytes(jail: Jail, proc: Path = Path("/proc")) -> int:
 
     0 once it has ended.
     """
-    process = proc / str(jail.zygote_pid)
+    first = str(jail.zygote_pid)
+    try:
+        # As root it is a child of the process that waits for it outside of its namespace.
+        more = (proc / first / "task" / first / "children").read_text().split()
+    except OSError:
+        more = []
+    return sum(_bytes_of(proc / pid) for pid in (first, *more))
+
+
+def _bytes_of(process: Path) -> int:
     try:
         for line in (process / "smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

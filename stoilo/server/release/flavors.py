@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoilo.core.errors import PolicyRefusal
+from stoilo.core.levels import load_levels
 from stoilo.core.libraries import (
     Library,
     level_order,
@@ -43,15 +44,13 @@ class Offered:
     name: str  # for people
     digest: str  # SHA-256 of its manifest, its id
     alias: str  # MD5 of the same
-    level: str  # that it is made for; empty where any may use it
+    level: str  # that it is made for
     libraries: tuple[Library, ...] = ()  # all that it holds, in the order of names
     size: int = 0  # of its largest archive, bytes; 0 where there is none
 
     @property
     def order(self) -> int:
         """The place of its level; -1 for one that is unknown here."""
-        if not self.level:
-            return len(level_names())
         return load_level(self.level).order if self.level in level_names() else -1
 
     @property
@@ -62,9 +61,9 @@ class Offered:
 
     def says(self) -> str:
         """Return it in a few words: name, level, libraries."""
-        words = [f"level {self.level}" if self.level else "", *sorted(self.names)]
-        inside = ", ".join(filter(None, words))
-        return f"{self.name} ({inside})" if inside else self.name
+        return (
+            f"{self.name} ({', '.join((f'level {self.level}', *sorted(self.names)))})"
+        )
 
 
 def flavor_parts(release: TrustedRelease) -> tuple[PartFile, ...]:
@@ -101,8 +100,20 @@ def _installed() -> Iterator[Offered]:
 
 
 def _shipped(flavor: FlavorManifest, libraries: tuple[Library, ...]) -> Offered:
-    level = flavor.name if flavor.name in level_names() else ""
+    level = _narrowest(flavor, libraries)
     return Offered(flavor.name, flavor.digest, flavor.alias, level, libraries)
+
+
+def _narrowest(flavor: FlavorManifest, libraries: tuple[Library, ...]) -> str:
+    """Return the narrowest level that may use all of a shipped flavor; empty for none."""
+    wanted = {one.partition(".")[0] for one in flavor.modules}
+    wanted -= {one.name for one in libraries}
+    lowest = max(map(level_order, libraries), default=0)
+    for level in load_levels():
+        opened = {one.partition(".")[0] for one in level.modules}
+        if level.order >= lowest and wanted <= opened:
+            return level.name
+    return ""
 
 
 @functools.lru_cache(maxsize=256)
@@ -116,15 +127,18 @@ def held_names(release: TrustedRelease) -> tuple[str, ...]:
     return tuple(sorted({name for one in offered for name in one.names}))
 
 
-def libraries_of(flavor: str, level: str, release: TrustedRelease) -> tuple[str, ...]:
-    """Return the digests that an admission names: what `level` may use of a flavor's.
+def named_libraries(release: TrustedRelease) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return (id of a flavor, level) → the digests that an admission has to name.
 
-    `flavor`: id; one that is not offered any more holds none.
+    What the level may use of the flavor's; one that is not offered any more is not there.
     """
-    order = load_level(level).order
-    held = (one.libraries for one in offered_flavors(release) if one.digest == flavor)
-    libraries = next(held, ())
-    return tuple(one.digest for one in libraries if level_order(one) <= order)
+    return {
+        (one.digest, level.name): tuple(
+            held.digest for held in one.libraries if level_order(held) <= level.order
+        )
+        for one in offered_flavors(release)
+        for level in load_levels()
+    }
 
 
 def choose_flavor(
@@ -210,10 +224,14 @@ def _refused(what: str, having: Sequence[Offered]) -> PolicyRefusal:
     )
 
 
-def missing_here(libraries: Collection[str]) -> tuple[str, ...]:
-    """Return what an operator must install for validators of tasks that need these."""
-    return tuple(
-        f"{one.distribution}{one.versions}"
-        for one in load_libraries(sorted(libraries))
-        if not is_installed(one)
-    )
+def check_validators(source: bytes, libraries: Collection[str]) -> None:
+    """Refuse (STO-K097) validators over libraries that this server could not load."""
+    found = load_libraries(sorted(libraries)) if source else ()
+    for one in found:
+        if not is_installed(one):
+            raise PolicyRefusal(
+                "STO-K097",
+                f"the project's server cannot run validators over {one.name}",
+                hint="leave the validators out; operators: "
+                f"pip install '{one.distribution}{one.versions}'",
+            )

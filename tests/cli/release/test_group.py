@@ -16,6 +16,7 @@ from stoilo.executor.verifier.trust import load_trust
 from stoilo.signer.offline_keys import Hardness, create_key, render_public_file
 from stoilo.signer.process.online_keys import make_online_keys, render_online_keys
 from stoilo.signer.release_pack import read_release
+from tests.signer.ceremony.test_policy_flavors import build
 from tests.support.ceremony import DAY_S, NOW, ORIGIN, PEOPLE
 from tests.support.gate import INSTALLED
 
@@ -198,6 +199,15 @@ def test_key_leaves_the_role_that_it_was_made_for(run: Run) -> None:
     assert "+ online statements settled to 3" in run(
         "request", "s3", "--release", "data", *boinc
     )
+
+
+def test_flavor_is_asked_for_from_the_policy_role_alone(run: Run, place: Path) -> None:
+    build(place / "dist")
+    run("request", "s2", "--release", "data", "--flavors", "dist")
+    found = json.loads(run("review", "s2", "--json", code=4))
+    assert [one["role"] for one in found["roles"]] == ["policy"]
+    problems = [one["message"] for one in found["problems"]]
+    assert any("2 must sign for the policy role" in one for one in problems)
 
 
 def test_several_things_are_asked_for_in_one_folder(run: Run, place: Path) -> None:

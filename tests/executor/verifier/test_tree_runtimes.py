@@ -20,6 +20,8 @@ CAP = 10**9
 class Made:
     """A jail that was asked for: its command, and whether it was ended."""
 
+    zygote_pid = 0
+
     def __init__(self, level, command):
         self.level, self.command, self.closed = level, command, False
 

@@ -18,6 +18,7 @@ from stoilo.sandbox.process.warm_jails import (
 )
 
 LIMITS = RunLimits()
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 class FakeJail:
@@ -116,14 +117,16 @@ def test_jail_that_cannot_start_is_tried_again(jails):
     ("files", "expected"),
     [
         ({"smaps_rollup": "00 rollup\nPss:  12 kB\n", "statm": "9 9 9"}, 12 * 1024),
-        ({"statm": "900 3 1\n"}, 3 * os.sysconf("SC_PAGE_SIZE")),
+        ({"statm": "900 3 1\n"}, 3 * PAGE),
+        ({"task/7/children": "8 9\n", "statm": "9 1", "../8/statm": "9 2"}, 3 * PAGE),
         ({}, 0),
     ],
 )
 def test_memory_is_the_share_of_pages_or_all_of_them(tmp_path, files, expected):
-    (tmp_path / "7").mkdir()
     for name, text in files.items():
-        (tmp_path / "7" / name).write_text(text)
+        place = tmp_path / "7" / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
     assert zygote_bytes(SimpleNamespace(zygote_pid=7), tmp_path) == expected
 
 
@@ -132,6 +135,7 @@ def test_owner_only_lowers_what_zygotes_may_take():
     assert memory_for_zygotes(share + 1) == share > memory_for_zygotes(1) == 1
 
 
-def test_real_zygote_takes_some_memory():
-    with Jail(load_levels()[0], TASK_JOB) as jail:
-        assert 1 << 20 < zygote_bytes(jail) < 1 << 30
+def test_real_zygote_takes_what_it_has_imported():
+    levels = load_levels()
+    with Jail(levels[0], TASK_JOB) as pure, Jail(levels[1], TASK_JOB) as numeric:
+        assert 1 << 20 < zygote_bytes(pure) < zygote_bytes(numeric) < 1 << 30

@@ -146,6 +146,20 @@ def test_archive_of_the_platform_goes_out_with_the_task(
     assert open_name_bound(FLAVOR) > 0
 
 
+def test_archive_of_the_policy_roles_flavor_goes_out_from_its_folder(
+    release: Release, tmp_path: Path
+) -> None:
+    made = msgspec.structs.replace(NUMERIC, role="policy")
+    archive = (
+        tmp_path / f"targets/policy/{made.archive.sha256}.flavor-numeric.{X86}.tar.xz"
+    )
+    archive.parent.mkdir(parents=True)
+    archive.write_bytes(b"x" * made.archive.size)
+    file = FlavorFiles(tmp_path, lambda: release(made), X86).of(made.flavor)
+    assert file is not None
+    assert file.source == archive
+
+
 def offered(release: Release, directory: Path, data: bytes) -> WorkunitFile:
     """Publish `data` as the archive of flavor pure, and return what goes out."""
     digest = content_digest(data)

@@ -16,10 +16,10 @@ from stoilo.flavors.manifest import (
 )
 from stoilo.server.release import flavors
 from stoilo.server.release.flavors import (
+    check_validators,
     choose_flavor,
     held_names,
-    libraries_of,
-    missing_here,
+    named_libraries,
 )
 from tests.executor.verifier.test_libraries import FILES, WIDE, A, B
 from tests.server.release.test_flavors import part
@@ -125,14 +125,17 @@ def test_flavor_whose_library_has_no_file_is_not_offered(release):
 
 def test_admission_names_what_the_level_may_use_of_the_flavor(release):
     trust = release(ALL)
-    assert libraries_of(ALL.flavor, "numeric", trust) == (A.digest, B.digest)
-    assert libraries_of(ALL.flavor, "tensor", trust) == (
+    assert named_libraries(trust).get((ALL.flavor, "numeric"), ()) == (
+        A.digest,
+        B.digest,
+    )
+    assert named_libraries(trust).get((ALL.flavor, "tensor"), ()) == (
         A.digest,
         B.digest,
         WIDE.digest,
     )
-    assert libraries_of(ALL.flavor, "pure", trust) == ()
-    assert libraries_of(content_digest(b"gone"), "tensor", trust) == ()
+    assert named_libraries(trust).get((ALL.flavor, "pure"), ()) == ()
+    assert named_libraries(trust).get((content_digest(b"gone"), "tensor"), ()) == ()
 
 
 def test_installed_flavor_counts_where_its_libraries_are_installed(trust, monkeypatch):
@@ -143,10 +146,29 @@ def test_installed_flavor_counts_where_its_libraries_are_installed(trust, monkey
     monkeypatch.setattr(flavors, "is_installed", lambda _: True)
     assert held_names(trust) == ("scipy",)
     assert choose_flavor("", "numeric", ("scipy",), trust) == science.digest
-    assert libraries_of(science.digest, "numeric", trust) == (SCIPY.digest,)
+    assert named_libraries(trust).get((science.digest, "numeric"), ()) == (
+        SCIPY.digest,
+    )
     monkeypatch.setattr(flavors, "is_installed", lambda _: False)
     assert held_names(trust) == ()
-    assert missing_here(("scipy",)) == (f"scipy{SCIPY.versions}",)
+    check_validators(b"", ("scipy",))
+    with pytest.raises(PolicyRefusal, match="STO-K097") as refusal:
+        check_validators(b"def check(a): ...", ("scipy",))
+    assert f"pip install 'scipy{SCIPY.versions}'" in refusal.value.hint
+
+
+@pytest.mark.parametrize(
+    ("modules", "level"),
+    [
+        ((), "pure"),
+        (("numpy", "scipy"), "numeric"),
+        (("numpy", "torch", "scipy"), "tensor"),
+        (("unheard_of",), ""),
+    ],
+)
+def test_shipped_flavor_is_made_for_the_narrowest_level_that_may_use_it(modules, level):
+    made = FlavorManifest("x", (), modules, "3.11", "a" * 64, "b" * 32)
+    assert flavors._shipped(made, held_libraries(made)).level == level
 
 
 def test_flavor_holds_the_described_ones_of_its_modules():

@@ -120,6 +120,14 @@ def test_withdrawn_work_is_not_signed_without_a_restart(gate: GateBench) -> None
     assert code_of(second.answers[0]) == "STO-A046"
 
 
+def test_work_with_a_withdrawn_library_is_not_signed(gate: GateBench) -> None:
+    library = content_digest(b"a library's file")
+    admitted = gate.admit(gate.statement(libraries=(library,)))
+    assert isinstance(sign(gate, admitted), Signed)
+    revoke(gate.root.directory, RevocationFile((library,)), NOW)
+    assert code_of(sign(gate, admitted)) == "STO-A046"
+
+
 def test_one_bad_admission_in_a_batch_harms_no_other(gate: GateBench) -> None:
     good = gate.admit(gate.statement())
     rows = (
