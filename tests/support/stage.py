@@ -298,7 +298,7 @@ class ReleaseStage:
         sets = {
             role: RoleSet(
                 tuple(KeyHolder(key.name, key.ed25519().public) for key in keys),
-                2 if role in {"root", "targets"} else 1,
+                2 if len(keys) > 1 else 1,
             )
             for role, keys in self.keys.items()
         }

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from stoilo.core.codec.nodes import Instance, Node
 
 # Import name of a library → the module with its `to_node` and `from_node`
-_CODECS: dict[str, str] = {"pandas": "stoilo.core.codec.frames"}
+_CODECS: dict[str, str] = {
+    "pandas": "stoilo.core.codec.frames",
+    "scipy": "stoilo.core.codec.sparse",
+    "sklearn": "stoilo.core.codec.estimators",
+}
 
 
 class LibraryCodec(Protocol):

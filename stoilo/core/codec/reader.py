@@ -298,7 +298,7 @@ def _refuse_reference(_: Reader, __: int) -> Node:
 
 
 def _read_library_value(reader: Reader, depth: int) -> Node:
-    node = reader._read_instance(depth)  # noqa: SLF001 - of this module
+    node = reader._read_instance(depth)
     if not has_codec(node.class_name):
         _refuse_reference(reader, depth)
     return node

@@ -320,28 +320,22 @@ def _check_level(work: Work, statement: Statement, trust: TrustedRelease) -> Lev
     if statement.language_digest not in trust.languages:
         raise TrustError("STO-A032", "the source was judged by another language layer")
     _check_flavor_libraries(statement, level, trust)
-    libraries = [trust.library(digest) for digest in statement.libraries]
     try:
-        wide = add_libraries(level, libraries)
+        wide = add_libraries(level, map(trust.library, statement.libraries))
     except InternalError as error:
         raise TrustError("STO-A032", error.message) from error
     if wide.libraries != statement.libraries:
-        raise TrustError(
-            "STO-A032", "the libraries are not in the order of their names"
-        )
+        raise TrustError("STO-A032", "the libraries are in another order")
     return wide
 
 
 def _check_flavor_libraries(
     statement: Statement, level: Level, trust: TrustedRelease
 ) -> None:
-    """Refuse (STO-A032) other libraries than the flavor's that the level may use.
-
-    All of them are in the tree: one left out would be there with its classes not closed.
-    """
-    for listed in {
-        one.libraries for one in trust.parts if one.flavor == statement.flavor
-    }:
+    """Refuse (STO-A032) other libraries than the flavor's that the level may use."""
+    # All are in the tree: one left out would be there with its classes not closed.
+    flavor = statement.flavor
+    for listed in {one.libraries for one in trust.parts if one.flavor == flavor}:
         held = (trust.library(digest) for digest in listed)
         fits = tuple(one.digest for one in held if level_order(one) <= level.order)
         if fits != statement.libraries:

@@ -407,10 +407,11 @@ def _check_owners(parts: list[PartFile]) -> None:
         word
         for part in parts
         if part.role == "targets"
-        for word in (part.part, part.flavor, part.alias)
+        for word in (part.part, part.flavor, part.alias or part.flavor)
     } | {"", *_SUFFIXES}
     for part in parts:
-        if part.role == "policy" and owned & {part.part, part.flavor, part.alias}:
+        said = {part.part, part.flavor, part.alias or part.flavor}
+        if part.role == "policy" and owned & said:
             raise TrustError(
                 "STO-K013", f"the policy role may not name {part.part}, or its flavor"
             )

@@ -359,10 +359,8 @@ def _collect(updater: ReleaseUpdater, installed: InstalledRelease) -> TrustedRel
 def _check_policy_parts(
     parts: tuple[PartFile, ...], updater: ReleaseUpdater, *, development: bool
 ) -> None:
-    """Refuse (STO-K013) a flavor that fewer people signed than targets would need.
-
-    A flavor is a program that starts before its jail closes: nobody's key alone may name it.
-    """
+    """Refuse (STO-K013) a flavor that fewer people signed than targets would need."""
+    # It is a program that starts before its jail closes: no single key may name it.
     named = any(part.role == "policy" for part in parts)
     targets, policy = updater.threshold("targets"), updater.threshold("policy")
     if named and policy < targets and not development:

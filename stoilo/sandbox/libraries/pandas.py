@@ -12,6 +12,7 @@ import importlib
 import sys
 import zoneinfo
 from collections.abc import Iterator
+from types import FunctionType, SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -19,7 +20,11 @@ import pandas as pd
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.facades.array_memory import admit_typed_readers
-from stoilo.sandbox.language.hardening import bind_receivers, replace_member
+from stoilo.sandbox.language.hardening import (
+    bind_method,
+    bind_receivers,
+    replace_member,
+)
 from stoilo.sandbox.language.ownership import class_dict, class_mro
 from stoilo.sandbox.language.rules import Closed, GuardError, kind_name
 from stoilo.sandbox.language.substitutes import StandIn, by_name, hide_class
@@ -136,8 +141,7 @@ def _guard_sparse() -> None:
     ):
         for name in names:
             getter = class_dict(cls)[name].__get__
-            copied = property(lambda self, getter=getter: getter(self).copy())
-            replace_member(cls, name, copied)
+            replace_member(cls, name, property(_copying(getter)))
     array: Any = pd.arrays.SparseArray
     real = vars(array)["from_indices"].__func__
 
@@ -176,6 +180,10 @@ def _guard_joins() -> None:
         setattr(_lib, name, _own_list(getattr(_lib, name)))
 
 
+def _copying(getter: Any) -> Any:
+    return lambda self: getter(self).copy()
+
+
 def _own_list(real: Any) -> Any:
     # C walks the list while the task's objects are asked for their lengths
     def function(rows: Any, *args: Any, **options: Any) -> Any:
@@ -200,11 +208,17 @@ def _guard_fused() -> None:
             if id(value) not in made:
                 made[id(value)] = _by_type(value)
             vars(module)[name] = made[id(value)]
+    ops: Any = importlib.import_module("pandas.core.groupby.ops")
+    for table in ops.WrappedCythonOp._CYTHON_FUNCTIONS.values():  # noqa: SLF001 - its own
+        for name, kept in table.items():
+            if isinstance(kept, functools.partial):
+                real = _by_type(kept.func)
+                table[name] = functools.partial(real, *kept.args, **kept.keywords)
 
 
 def _by_type(real: Any) -> Any:
     """Return the fused function `real`, which asks arrays of objects for no buffer."""
-    keys = real.__signatures__
+    keys = getattr(real, "__signatures__", {})
     flat = "ndarray[Python object,ndim={}]"
     by_dimensions = {ndim: keys.get(flat.format(ndim)) for ndim in (1, 2)}
     plain = keys.get("object")
@@ -225,12 +239,22 @@ def _by_type(real: Any) -> Any:
 # Classes written in Cython: their methods take anything for ``self`` ------------------
 
 
+_CACHED: Any = importlib.import_module("pandas._libs.properties").CachedProperty
 _SCALARS = (pd.Timestamp, pd.Timedelta, pd.Period, pd.Interval, pd.DateOffset)
+_NEEDING_STAMPS = tuple(
+    f"is_{part}_{side}"
+    for part in ("month", "quarter", "year")
+    for side in ("start", "end")
+)
+"""Methods of offsets that take None for a moment and die of it; moments have them too."""
+
 _inherits: Any = type.__dict__["__subclasscheck__"]
 
 
 def _guard_receivers() -> None:
     offsets: Any = importlib.import_module("pandas._libs.tslibs.offsets")
+    for name in _NEEDING_STAMPS:
+        replace_member(offsets.BaseOffset, name, Closed("BaseOffset", name))
     kinds = [kind for kind in vars(offsets).values() if isinstance(kind, type)]
     kinds += [
         *_SCALARS,
@@ -239,26 +263,31 @@ def _guard_receivers() -> None:
         *_walk(pd.api.extensions.ExtensionArray),
     ]
     sparse: Any = importlib.import_module("pandas._libs.sparse")
-    kinds += [sparse.IntIndex, sparse.BlockIndex, pd.CategoricalDtype, pd.Index]
+    kinds += [sparse.IntIndex, sparse.BlockIndex, pd.CategoricalDtype, *_walk(pd.Index)]
     owners = {base: None for kind in kinds for base in class_mro(kind)}
     for owner in owners:
         if owner.__module__.startswith("pandas"):
             _check_receivers(owner)
     bind_receivers(_walk(pd.api.extensions.ExtensionArray))
-    bind_receivers(_walk(pd.api.extensions.ExtensionDtype))
+    bind_receivers([*_walk(pd.api.extensions.ExtensionDtype), np.record])
 
 
 def _walk(cls: type) -> Iterator[type]:
     yield cls
-    for below in cls.__subclasses__():
-        yield from _walk(below)
+    below: list[type] = type.__subclasses__(cls)
+    for one in below:
+        yield from _walk(one)
 
 
 def _check_receivers(owner: type) -> None:
     for name, member in list(class_dict(owner).items()):
-        compiled = type(member).__name__ == "cython_function_or_method"
-        if compiled and not name.startswith("_"):
+        if name.startswith("_"):
+            continue
+        if type(member).__name__ == "cython_function_or_method":
             replace_member(owner, name, _for_instances(owner, name, member))
+        elif type(member) is _CACHED and type(member.fget) is FunctionType:
+            bound = bind_method(owner, name, member.fget)
+            replace_member(owner, name, _CACHED(bound))
 
 
 def _for_instances(owner: type, name: str, function: Any) -> Any:
@@ -277,12 +306,10 @@ def _for_instances(owner: type, name: str, function: Any) -> Any:
     return method
 
 
-# Descriptors and accessors that the classes themselves show
+# Accessors that the classes themselves show
 
 
-def _guard_descriptors() -> None:
-    cached: Any = importlib.import_module("pandas._libs.properties").CachedProperty
-    replace_member(cached, "fget", Closed("CachedProperty", "fget"))
+def _guard_accessors() -> None:
     accessor: Any = importlib.import_module("pandas.core.accessor").Accessor
     real = accessor.__get__
 
@@ -319,7 +346,9 @@ def _read_zones() -> None:
     timezones.dateutil_gettz = no_more  # reads files by their paths
 
 
-def _build_pandas(level: Level) -> dict[str, object]:
+@functools.cache
+def _close(listed: frozenset[str]) -> None:
+    """Do all that is done to classes and modules of pandas (in the zygote, once)."""
     admit_typed_readers()
     _read_zones()
     _guard_categories()
@@ -327,22 +356,27 @@ def _build_pandas(level: Level) -> dict[str, object]:
     _guard_sparse()
     _guard_joins()
     _guard_fused()
-    _guard_descriptors()
+    _guard_accessors()
     guard_masks()
-    guard_names(level)
+    guard_names(listed)
     guard_texts()
     _guard_receivers()
-    return by_name(MultiIndex, get_option, option_context, reset_option, set_option)
 
 
-def _build_offsets(level: Level) -> dict[str, object]:
-    offsets = importlib.import_module("pandas.tseries.offsets")
-    return {
-        name: getattr(offsets, name) for name in level.modules["pandas.offsets"].names
-    }
+def _build_pandas(level: Level) -> dict[str, object]:
+    names = (
+        names for dotted, names in level.members.items() if dotted.startswith("pandas.")
+    )
+    _close(frozenset[str]().union(*names))
+    made = by_name(MultiIndex, get_option, option_context, reset_option, set_option)
+    return made | {"offsets": _offsets(level)}
 
 
-FACADES: dict[str, object] = {
-    "pandas": _build_pandas,
-    "pandas.offsets": _build_offsets,
-}
+def _offsets(level: Level) -> SimpleNamespace:
+    """Return ``pandas.offsets``, a name for the module ``pandas.tseries.offsets``."""
+    dotted = "pandas.tseries.offsets"
+    real = vars(importlib.import_module(dotted))
+    return SimpleNamespace(**{name: real[name] for name in level.modules[dotted].names})
+
+
+FACADES: dict[str, object] = {"pandas": _build_pandas}

@@ -16,7 +16,6 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 
-from stoilo.core.levels import Level
 from stoilo.sandbox.language.rules import GuardError, is_plain, refuse_read
 
 _ROADS: dict[str, frozenset[str]] = {
@@ -32,12 +31,8 @@ _ROADS: dict[str, frozenset[str]] = {
 """Modules with ``getattr(x, text)`` → the names that they spell themselves."""
 
 
-def guard_names(level: Level) -> None:
-    """Put the check before every text that names a method (in the zygote, once)."""
-    members = (
-        names for dotted, names in level.members.items() if dotted.startswith("pandas.")
-    )
-    listed = frozenset[str]().union(*members)
+def guard_names(listed: frozenset[str]) -> None:
+    """Put the check before every text that names a method: it is one of `listed`."""
     for dotted, spelled in _ROADS.items():
         module = vars(importlib.import_module(dotted))
         read, has = _checked_readers(listed | spelled)

@@ -12,13 +12,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.codebook import load_codebook
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import (
-    DeniedError,
-    PolicyRefusal,
-    StoiloError,
-    TrustError,
-    UsageError,
-)
+from stoilo.core.errors import DeniedError, StoiloError, TrustError, UsageError
 from stoilo.core.fairqueue import Shares
 from stoilo.core.types import Finding, Severity, TaskState, Verdict
 from stoilo.policies.policy import check_access
@@ -40,7 +34,7 @@ from stoilo.server.db import rows
 from stoilo.server.db.batcher import Batcher
 from stoilo.server.db.bulk import draw_tokens
 from stoilo.server.db.records import Owner, TaskRow, TaskSpec
-from stoilo.server.release.flavors import missing_here
+from stoilo.server.release.flavors import check_validators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -290,16 +284,6 @@ class Submissions:
             attempt=1,
             spec=item.spec,
             created_at=self._clock(),
-        )
-
-
-def check_validators(source: bytes, libraries: tuple[str, ...]) -> None:
-    """Refuse (STO-K097) validators over libraries that this server could not load."""
-    if source and (missing := missing_here(libraries)):
-        raise PolicyRefusal(
-            "STO-K097",
-            f"the project's server cannot run validators over {', '.join(libraries)}",
-            hint=f"leave the validators out; operators: pip install '{missing[0]}'",
         )
 
 

@@ -13,6 +13,7 @@ from stoilo.audit.format.facts import OperatorAct
 from stoilo.audit.log.side import SideStore
 from stoilo.core.errors import StoiloError
 from stoilo.core.levels import load_levels
+from stoilo.core.libraries import load_libraries
 from stoilo.policies.jailed import GATE_JOB, Gate
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.rules import LANGUAGE_DIGEST
@@ -227,6 +228,7 @@ class TaskServer:
     def start(self) -> None:
         """Let the engine and the pipeline move; left-overs of a crash come first."""
         versions = {f"level/{level.name}": level.digest for level in load_levels()}
+        versions |= {f"library/{one.name}": one.digest for one in load_libraries()}
         versions |= {"policy": self._policy_digest, "language": LANGUAGE_DIGEST}
         with self.store.write() as connection:
             act, now = OperatorAct.SERVER_STARTED, self._clock()

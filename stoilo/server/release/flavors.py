@@ -221,10 +221,14 @@ def _refused(what: str, having: Sequence[Offered]) -> PolicyRefusal:
     )
 
 
-def missing_here(libraries: Collection[str]) -> tuple[str, ...]:
-    """Return what an operator must install for validators of tasks that need these."""
-    return tuple(
-        f"{one.distribution}{one.versions}"
-        for one in load_libraries(sorted(libraries))
-        if not is_installed(one)
-    )
+def check_validators(source: bytes, libraries: Collection[str]) -> None:
+    """Refuse (STO-K097) validators over libraries that this server could not load."""
+    found = load_libraries(sorted(libraries)) if source else ()
+    for one in found:
+        if not is_installed(one):
+            raise PolicyRefusal(
+                "STO-K097",
+                f"the project's server cannot run validators over {one.name}",
+                hint="leave the validators out; operators: "
+                f"pip install '{one.distribution}{one.versions}'",
+            )

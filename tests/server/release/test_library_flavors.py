@@ -16,10 +16,10 @@ from stoilo.flavors.manifest import (
 )
 from stoilo.server.release import flavors
 from stoilo.server.release.flavors import (
+    check_validators,
     choose_flavor,
     held_names,
     libraries_of,
-    missing_here,
 )
 from tests.executor.verifier.test_libraries import FILES, WIDE, A, B
 from tests.server.release.test_flavors import part
@@ -146,7 +146,10 @@ def test_installed_flavor_counts_where_its_libraries_are_installed(trust, monkey
     assert libraries_of(science.digest, "numeric", trust) == (SCIPY.digest,)
     monkeypatch.setattr(flavors, "is_installed", lambda _: False)
     assert held_names(trust) == ()
-    assert missing_here(("scipy",)) == (f"scipy{SCIPY.versions}",)
+    check_validators(b"", ("scipy",))
+    with pytest.raises(PolicyRefusal, match="STO-K097") as refusal:
+        check_validators(b"def check(a): ...", ("scipy",))
+    assert f"pip install 'scipy{SCIPY.versions}'" in refusal.value.hint
 
 
 @pytest.mark.parametrize(
