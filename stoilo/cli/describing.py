@@ -72,8 +72,9 @@ def check(
     """
     library = _load(file)
     place = read_list or file.with_suffix(".read.txt")
-    given = read_list is not None and not renew
-    text = read_file(place, _READ_BYTES).decode() if given or place.exists() else ""
+    text = ""
+    if place.exists() or (read_list is not None and not renew):
+        text = read_file(place, _READ_BYTES).decode("utf-8", "replace")
     report = check_library(library, text, python=python)
     if renew:
         _write(place, _renewed(report, text))

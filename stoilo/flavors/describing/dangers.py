@@ -323,11 +323,27 @@ class Reach:
 
     def _lead(self, function: FunctionType) -> list[FunctionType]:
         if function not in self._next:
-            held = [*_find_named(function), *vars(function).values(), *inside(function)]
+            held = [*self._named(function), *vars(function).values(), *inside(function)]
             held += [part for value in held for part in parts_of(value)]
             followed = [one for value in held for one in self._followed(value)]
             self._next[function] = list(dict.fromkeys(functions_in(followed)))
         return self._next[function]
+
+    def _named(self, function: FunctionType) -> Iterator[object]:
+        """Yield what names stand for: globals, imports inside, parts of own modules."""
+        names = _code_names(function.__code__)
+        space = function.__globals__
+        values = [space[name] for name in names if name in space]
+        _, tree = find_definition(function)
+        for _, dotted in local_imports(tree, function) if tree is not None else ():
+            module, _, name = dotted.rpartition(".")
+            part = getattr(sys.modules.get(module), name, None)
+            values.append(sys.modules.get(dotted, part))
+        for value in values:
+            yield value
+            if isinstance(value, ModuleType) and self._is_followed(value.__name__):
+                parts = vars(value)
+                yield from (parts[name] for name in names if name in parts)
 
     def _followed(self, value: object) -> list[object]:
         """Return a function, or all members of a class or of an instance's class."""
@@ -343,8 +359,10 @@ class Reach:
     def is_own(self, value: object) -> bool:
         """Whether a function or class is neither Python's own nor of a known package."""
         module = getattr(value, "__module__", None)
-        top = module.partition(".")[0] if isinstance(module, str) else "builtins"
-        return top not in self._left_out
+        return isinstance(module, str) and self._is_followed(module)
+
+    def _is_followed(self, module: str) -> bool:
+        return module.partition(".")[0] not in self._left_out
 
 
 def parts_of(value: object) -> list[object]:
@@ -360,23 +378,6 @@ def parts_of(value: object) -> list[object]:
     except AttributeError:
         return []
     return list(held.values()) if type(held) is dict else []
-
-
-def _find_named(function: FunctionType) -> Iterator[object]:
-    """Yield what a function's names stand for: globals, imports, parts of modules."""
-    names = _code_names(function.__code__)
-    space = function.__globals__
-    values = [space[name] for name in names if name in space]
-    _, tree = find_definition(function)
-    for _, dotted in local_imports(tree, function) if tree is not None else ():
-        module, _, name = dotted.rpartition(".")
-        held = sys.modules.get(dotted) or getattr(sys.modules.get(module), name, None)
-        values.append(held)
-    for value in values:
-        yield value
-        if isinstance(value, ModuleType):
-            parts = vars(value)
-            yield from (parts[name] for name in names if name in parts)
 
 
 def _code_names(code: CodeType) -> list[str]:

@@ -152,10 +152,11 @@ def public_names(module: ModuleType) -> list[str]:
 
 
 class _Sorter:
-    """Sorts names; remembers nothing but which packages are not followed."""
+    """Sorts names; remembers what it said of functions, which classes share."""
 
     def __init__(self, package: str, classes: Iterable[type]) -> None:
         known = {dotted.partition(".")[0] for dotted in load_levels()[-1].modules}
+        self._judged: dict[tuple[FunctionType, ...], tuple[str, tuple[str, ...]]] = {}
         self._reach = Reach({*known, *library_names()} - {package}, classes)
 
     def sort(self, module: ModuleType) -> Iterator[Sorted]:
@@ -180,13 +181,20 @@ class _Sorter:
     def _sort_value(self, name: str, value: Any) -> Sorted:
         if _is_native(value):
             return Sorted(name, READ, (_NATIVE,))
-        own = _functions(value)
-        if reason := _reason(scan_dangers(own)):
-            return Sorted(name, reason)
-        found = scan_dangers(
-            self._reach.from_functions([*own, *_inner_functions(value)])
-        )
-        return Sorted(name, READ if found else OPEN, _notes(found))
+        state, notes = self._judge(_functions(value), _inner_functions(value))
+        return Sorted(name, state, notes)
+
+    def _judge(
+        self, own: list[FunctionType], inner: list[FunctionType]
+    ) -> tuple[str, tuple[str, ...]]:
+        """Return state and notes for functions; each set of them is judged once."""
+        key = (*own, *inner)
+        if key not in self._judged:
+            found = scan_dangers(self._reach.from_functions(key))
+            reason = _reason(scan_dangers(own))
+            state = reason or (READ if found else OPEN)
+            self._judged[key] = state, () if reason else _notes(found)
+        return self._judged[key]
 
     def _sort_class(self, name: str, cls: type) -> Sorted:
         begun = [_static(cls, one) for one in ("__new__", "__init__")]
@@ -318,12 +326,19 @@ def _render_notes(
     """Yield which names are closed until which places have been read."""
     groups: dict[str, list[str]] = {}
     for name, own in rows.items():
-        groups.setdefault(" ".join(str(notes[note]) for note in own), []).append(name)
+        groups.setdefault(_numbers([notes[note] for note in own]), []).append(name)
     for numbers, names in groups.items():
         head = f"# read {numbers}: "
         yield from textwrap.wrap(
             ", ".join(names), _LINE, initial_indent=head, subsequent_indent="#   "
         )
+
+
+def _numbers(numbers: list[int]) -> str:
+    """Return the numbers of places; of very many the first ones and how many follow."""
+    shown = " ".join(map(str, numbers[:_SHOWN]))
+    more = len(numbers) - _SHOWN
+    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _render_members(draft: Draft, notes: dict[str, int]) -> list[str]:
@@ -373,6 +388,7 @@ def _list(items: Iterable[str]) -> str:
 
 
 _LINE = 92
+_SHOWN = 16
 
 
 def main() -> None:

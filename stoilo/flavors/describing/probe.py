@@ -272,7 +272,7 @@ def scan_library(library: Library, walk: Walk) -> list[Danger]:
     level = load_levels()[level_order(library)]
     known = {dotted.partition(".")[0] for dotted in level.modules}
     classes = [*classes_with_bases(facades), *seen]
-    reach = Reach({*known, *library.needs, *_OURS}, classes)
+    reach = Reach({*known, *library.needs, *_OURS} - {library.name}, classes)
     functions = reach.from_functions(handed_functions(facades, classes))
     return scan_dangers(filter(reach.is_own, functions))
 
