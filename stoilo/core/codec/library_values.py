@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 # Import name of a library → the module with its `to_node` and `from_node`
 _CODECS: dict[str, str] = {
+    "PIL": "stoilo.core.codec.images",
     "pandas": "stoilo.core.codec.frames",
     "scipy": "stoilo.core.codec.sparse",
     "sklearn": "stoilo.core.codec.estimators",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import importlib
-import operator
+import sys
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -14,12 +14,10 @@ from stoilo.core.levels import Level
 from stoilo.sandbox.language.rules import GuardError
 from stoilo.sandbox.libraries.packages import bind_classes, shut_builtins
 
-_SHORT = {
-    "networkx.approximation": "networkx.algorithms.approximation",
-    "networkx.bipartite": "networkx.algorithms.bipartite",
-    "networkx.community": "networkx.algorithms.community",
-}
-"""Modules that networkx shows under a second name, which cannot be imported."""
+for _name in ("approximation", "bipartite", "community"):
+    # networkx shows them under a second name (``nx.community``), which Python cannot import
+    _real = importlib.import_module(f"networkx.algorithms.{_name}")
+    sys.modules.setdefault(f"networkx.{_name}", _real)
 
 
 class _Answer:
@@ -101,13 +99,4 @@ def _build(_level: Level) -> dict[str, object]:
     }
 
 
-def _build_short(dotted: str, level: Level) -> dict[str, object]:
-    real = importlib.import_module(_SHORT[dotted])
-    names = level.modules[dotted].names
-    return dict(zip(names, operator.attrgetter(*names)(real), strict=True))
-
-
-_build_shorts: dict[str, object] = {
-    name: functools.partial(_build_short, name) for name in _SHORT
-}
-FACADES: dict[str, object] = {"networkx": _build, **_build_shorts}
+FACADES: dict[str, object] = {"networkx": _build}

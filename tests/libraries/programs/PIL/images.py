@@ -236,3 +236,10 @@ def raw_bytes(args):
 def arrays(args):
     a = np.asarray(_picture("F")) / 255
     return a, np.array(Image.fromarray(a).resize((5, 5))), np.array(_picture("I"))
+
+
+def travelling(args):
+    modes = ("1", "L", "P", "RGB", "RGBA", "CMYK", "F", "I", "LA")
+    file = io.BytesIO()
+    _picture("P").save(file, "PNG", transparency=3)
+    return [_picture(mode) for mode in modes], Image.open(file), Image.new("L", (0, 3))
