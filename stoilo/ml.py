@@ -1,5 +1,6 @@
 """The trainers under the name of the thesis (§7.1.1): ``stoilo.ml.DPBGDTrainer``."""
 
+from stoilo.learn.core.vision import import_torchvision
 from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
 from stoilo.learn.trainers.fitting import fit
 from stoilo.learn.trainers.named import (
@@ -13,7 +14,6 @@ from stoilo.learn.trainers.named import (
     VCASGDTrainer,
 )
 from stoilo.learn.trainers.options import StopRule, TrainerOptions
-from stoilo.sandbox.libraries.torchvision_import import import_torchvision
 
 __all__ = [
     "DPBGDOptions",

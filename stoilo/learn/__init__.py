@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         read_lines,
         split_lines,
     )
+    from stoilo.learn.core.vision import import_torchvision
     from stoilo.learn.driver.run import Run, RunSettings
     from stoilo.learn.driver.transport import Compressed, Raw, Ternary
     from stoilo.learn.methods.base import LocalWork, Staleness
@@ -94,6 +95,7 @@ _HOMES = {
     "core.models": "ArrayModel TorchModel",
     "core.text_files": "deal_blocks deal_by_key parse_columns parse_set parse_triple "
     "parse_vector read_lines split_lines",
+    "core.vision": "import_torchvision",
     "driver.run": "Run RunSettings",
     "methods.base": "LocalWork Staleness",
     "methods.downpour": "DownpourSettings",
@@ -132,9 +134,9 @@ __all__ = [
     "Staleness", "StopRule", "SynchronousSettings", "SynchronousTrainer", "Ternary",
     "TorchModel", "TorchOptimizer", "Trained", "Trainer", "TrainerOptions",
     "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "chain", "collect", "deal_blocks",
-    "deal_by_key", "evaluate", "fit", "make_trainer", "parse_columns", "parse_set",
-    "parse_triple", "parse_vector", "read_lines", "split", "split_by_classes",
-    "split_by_dirichlet", "split_by_label", "split_lines",
+    "deal_by_key", "evaluate", "fit", "import_torchvision", "make_trainer",
+    "parse_columns", "parse_set", "parse_triple", "parse_vector", "read_lines", "split",
+    "split_by_classes", "split_by_dirichlet", "split_by_label", "split_lines",
 ]
 # fmt: on
 

@@ -1,9 +1,11 @@
 """Models of libraries as arguments: they arrive as they were, forgeries are refused."""
 
+import copy
 import subprocess
 import sys
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -12,6 +14,8 @@ from stoilo.client.capture import capture_task
 from stoilo.core.codec import nodes, skeleton
 from stoilo.core.codec.nodes import ClassRef, FunctionRef, Instance, from_node
 from stoilo.core.errors import UsageError
+from stoilo.learn import TorchModel
+from stoilo.learn.kernels import torch_models
 from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import find_argument_types
 from stoilo.sandbox.libraries.torchvision_import import import_torchvision
@@ -129,6 +133,27 @@ def test_what_does_not_travel_is_refused_by_name_with_advice(make, said):
         capture_task(use, {"model": make(), "inputs": ()})
     assert said in error.value.message
     assert "inside the function" in error.value.hint
+
+
+def test_gradient_task_of_the_trainer_computes_in_the_jail_as_here():
+    torch.manual_seed(0)
+    form = TorchModel(models.resnet18(num_classes=3), nn.CrossEntropyLoss())
+    first, images = form.first(), torch.randn(12, 3, 64, 64).numpy()
+    given = {
+        **form.constants(),
+        "parameters": dict(first.parameters),
+        "buffers": dict(first.buffers),
+        "data": {"x": images, "y": np.arange(12) % 3},
+        "rows": None,
+        "settings": {"seed": 1},
+        "version": 0,
+    }
+    task = capture_task(torch_models.gradient, given)
+    outcome = execute(task.task_module, task.entry, task.arguments, task.blobs)
+    there = from_node(skeleton.decode(outcome.value))["tensors"]
+    here = torch_models.gradient(copy.deepcopy(given))["tensors"]
+    assert set(there) == set(here)
+    assert here["fc.weight"] == pytest.approx(there["fc.weight"], abs=1e-3)
 
 
 @pytest.mark.parametrize("kind", [nn.BatchNorm2d, models.resnet.BasicBlock])
