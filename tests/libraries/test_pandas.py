@@ -6,9 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from stoilo.client.capture.modules import capture_task
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import from_node
+from stoilo.core.errors import UsageError
 from stoilo.core.types import RunStatus
+from stoilo.policies.levels import find_argument_types
 from tests.support.libraries import (
     check_program,
     programs_of,
@@ -364,3 +367,30 @@ def test_frame_goes_in_and_a_frame_comes_out():
     assert outcome.status is RunStatus.OK, outcome.error
     came = from_node(skeleton.decode(outcome.value))
     pd.testing.assert_frame_equal(came, frame.groupby("k").sum())
+
+
+def test_objects_that_hash_otherwise_later_are_counted_without_a_second_look():
+    source = body(
+        "class Odd:",
+        "    seen = 0",
+        "    def __hash__(self):",
+        "        Odd.seen += 1",
+        "        return Odd.seen",
+        "counts = pd.Series([Odd() for _ in range(50)], dtype=object).value_counts()",
+        "return counts.tolist()",
+    )
+    outcome = run_jailed(source, "run", {}, ["pandas"])
+    assert outcome.status is RunStatus.OK, outcome.error
+    assert skeleton.decode(outcome.value) == [1] * 50
+
+
+def test_frame_is_captured_and_what_cannot_travel_in_it_is_named():
+    def total(args):
+        return args["frame"].sum()
+
+    captured = capture_task(total, {"frame": pd.DataFrame({"a": [1.0]})})
+    assert (
+        find_argument_types(skeleton.decode(captured.arguments))[0] == "numpy.ndarray"
+    )
+    with pytest.raises(UsageError, match=r"kwargs\['frame'\]: column 'bad'"):
+        capture_task(total, {"frame": pd.DataFrame({"bad": [object()]})})

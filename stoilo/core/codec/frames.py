@@ -20,6 +20,7 @@ they do not check. Trust: nodes are hostile.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import importlib
 import re
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ _NUMERIC = "biufcmM"
 _MASKED = re.compile(r"\A(U?Int(8|16|32|64)|Float(32|64)|boolean)\Z")
 _FREQUENCY = re.compile(r"\A-?[0-9]{0,9}[A-Za-z][A-Za-z-]{0,31}\Z")
 _ZONE = re.compile(r"\A[A-Za-z][A-Za-z0-9_+/-]{0,63}\Z")
+_HINT = "send numbers, text, dates and plain values; make other objects in the function"
 _DAY_S = 86_400
 _INT64 = range(-(2**63), 2**63)
 
@@ -72,22 +74,24 @@ def to_node(value: Any, name: str, convert: Callable[[object], Node]) -> Instanc
 def _frame_state(frame: Any, convert: Callable[[object], Node]) -> dict[str, Node]:  # noqa: ANN401
     _check_extras(frame)
     names = list(frame.columns)
+    column = functools.partial(_column, convert=convert)
     columns = [
-        _named(f"column {names[place]!r:.60}", frame.iloc[:, place].array, convert)
+        _named(f"column {names[place]!r:.60}", column, frame.iloc[:, place].array)
         for place in range(len(names))
     ]
     return {
         "data": columns,
-        "index": _named_node("the index", frame.index, convert),
-        "columns": _named_node("the row of column names", frame.columns, convert),
+        "index": _named("the index", convert, frame.index),
+        "columns": _named("the row of column names", convert, frame.columns),
     }
 
 
 def _series_state(series: Any, convert: Callable[[object], Node]) -> dict[str, Node]:  # noqa: ANN401
     _check_extras(series)
+    column = functools.partial(_column, convert=convert)
     return {
-        "data": _named(f"series {series.name!r:.60}", series.array, convert),
-        "index": _named_node("the index", series.index, convert),
+        "data": _named(f"series {series.name!r:.60}", column, series.array),
+        "index": _named("the index", convert, series.index),
         "name": convert(series.name),
     }
 
@@ -101,20 +105,13 @@ def _check_extras(value: Any) -> None:  # noqa: ANN401
         )
 
 
-def _named(place: str, array: Any, convert: Callable[[object], Node]) -> Node:  # noqa: ANN401
+def _named(place: str, convert: Callable[[Any], Node], part: object) -> Node:
+    """Return the node of `part`; what does not travel is said to be at `place`."""
     try:
-        return _column(array, convert)
+        return convert(part)
     except UsageError as error:
         message = f"{place} cannot travel: {error.message}"
-        raise UsageError(error.code, message, hint=error.hint) from None
-
-
-def _named_node(place: str, value: object, convert: Callable[[object], Node]) -> Node:
-    try:
-        return convert(value)
-    except UsageError as error:
-        message = f"{place} cannot travel: {error.message}"
-        raise UsageError(error.code, message, hint=error.hint) from None
+        raise UsageError(error.code, message, hint=error.hint or _HINT) from None
 
 
 def _column(array: Any, convert: Callable[[object], Node]) -> Node:  # noqa: ANN401

@@ -93,15 +93,10 @@ def use_types(listed: dict[str, str]) -> None:
         _given.setdefault(name.partition(".")[0], {})[name] = form
 
 
-def has_codec(name: str) -> bool:
-    """Whether the library whose name `name` (hostile) begins with has values at all."""
-    return name.partition(".")[0] in _CODECS
-
-
 def is_listed(name: str) -> bool:
     """Whether `name`, a node's class name (hostile), is a value's of a described library."""
     root = name.partition(".")[0]
-    return has_codec(name) and name in travelling_types(root)
+    return root in _CODECS and name in travelling_types(root)
 
 
 def codec_of(name: str) -> LibraryCodec:

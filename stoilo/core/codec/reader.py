@@ -11,7 +11,7 @@ from datetime import datetime, timedelta, timezone
 
 import msgspec
 
-from stoilo.core.codec.library_values import has_codec
+from stoilo.core.codec.library_values import is_listed
 from stoilo.core.codec.nodes import (
     BlobRef,
     ClassRef,
@@ -298,14 +298,12 @@ def _refuse_reference(_: Reader, __: int) -> Node:
 
 
 def _read_library_value(reader: Reader, depth: int) -> Node:
+    # Data, too, where a described library lists its class
     node = reader._read_instance(depth)
-    if not has_codec(node.class_name):
+    if not is_listed(node.class_name):
         _refuse_reference(reader, depth)
     return node
 
 
-_DATA_READERS = {
-    **_READERS,
-    **dict.fromkeys(b"RCB", _refuse_reference),
-    ord("O"): _read_library_value,
-}
+_DATA_READERS = _READERS | dict.fromkeys(b"RCB", _refuse_reference)
+_DATA_READERS[ord("O")] = _read_library_value

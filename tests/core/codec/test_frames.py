@@ -129,7 +129,7 @@ def test_columns_of_one_dtype_are_views_of_the_sender():
     frame = pd.DataFrame({name: np.arange(1000.0) for name in "abc"})
     columns = to_node(frame).state["data"]
     sent = [np.frombuffer(column.data) for column in columns]
-    owned = frame._mgr.blocks[0].values
+    owned = frame._mgr.blocks[0].values  # noqa: PD011 - a block, no frame
     assert all(np.shares_memory(column, owned) for column in sent)
 
 
