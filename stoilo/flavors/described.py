@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import InternalError, PolicyRefusal, UsageError
 from stoilo.core.levels import Level, load_levels
@@ -110,19 +112,20 @@ def _misfit(library: Library, reason: str) -> PolicyRefusal:
 
 
 def check_installed(
-    libraries: Iterable[Library],
+    libraries: Sequence[Library],
     python: Path,  # the build's own interpreter, with the locked wheels
     source: Path,  # the build's copy of our source
 ) -> None:
     """Raise ``STO-P001`` about the first library that is not what its file says there.
 
     Also when first calls end the process, or import or open something. Each library is
-    checked in a process of its own.
+    checked in a process of its own, which has loaded the others as the runtime has.
     """
+    loaded = tuple(name for library in libraries for name in library.preload)
     for library in libraries:
-        faults = check_library(
-            library, None, python=python, paths=(source,), deep=1
-        ).faults
+        asked = msgspec.structs.replace(library, preload=loaded)
+        report = check_library(asked, None, python=python, paths=(source,), deep=1)
+        faults = report.faults
         if faults:
             more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
             raise _misfit(library, f"{faults[0].message}{more}")
@@ -139,7 +142,8 @@ def check_frozen(program: Path, level: str, libraries: Sequence[Library]) -> Non
     for chosen in sets:
         rules = add_libraries(load_level(level), chosen)
         if reason := _try_imports(program, rules, chosen):
-            raise _misfit(chosen[-1], reason)
+            more = "beside the others, " if len(chosen) > 1 else ""
+            raise _misfit(chosen[-1], more + reason)
 
 
 def _try_imports(program: Path, rules: Level, libraries: Sequence[Library]) -> str:

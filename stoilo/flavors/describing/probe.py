@@ -127,7 +127,9 @@ def try_library(question: Question) -> Answer:
     sys.addaudithook(watch)
     version = _installed(library.distribution)
     faults: list[str] = []
-    for name in (*library.preload, *library.modules):
+    # A module that a façade makes whole need not be one; preparing says what it lacks.
+    plain = (name for name, rule in library.modules.items() if not rule.facade)
+    for name in (*library.preload, *plain):
         watch.note(f"import {name}")
         faults += _import_fault(name)
     watch.note("the file's names")

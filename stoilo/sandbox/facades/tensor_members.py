@@ -283,7 +283,7 @@ def _remove_prover() -> None:
     torch.fx.experimental.symbolic_shapes = prover
     algebra = ModuleType("sympy")  # asked whether a number is one of its expressions
     algebra.Basic = type("Basic", (), {})  # type: ignore[attr-defined]  # a module made here
-    sys.modules["sympy"] = algebra
+    sys.modules.setdefault("sympy", algebra)  # a flavor may hold the library itself
 
 
 _PLAIN_SHAPES: dict[str, Callable[..., Any]] = {
