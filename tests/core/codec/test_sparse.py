@@ -111,7 +111,7 @@ def test_places_that_were_written_into_are_noticed():
 def test_a_node_of_another_class_is_not_listed():
     node = msgspec.structs.replace(to_node(EYE), class_name="scipy.sparse.linalg.svds")
     with pytest.raises(TrustError):
-        skeleton.decode(skeleton.encode(node), reader.DATA_BOUNDS)
+        from_node(skeleton.decode(skeleton.encode(node), reader.DATA_BOUNDS))
 
 
 def test_values_are_fresh_and_writable():
