@@ -78,8 +78,7 @@ def _is_sound(state: dict[str, Any]) -> bool:
 def _is_size(size: Any) -> bool:  # noqa: ANN401
     if type(size) is not tuple or [type(one) for one in size] != [int, int]:
         return False
-    width, height = size
-    return min(size) >= 0 and bool(width * height <= _MOST_PIXELS >= max(size))
+    return bool(min(size) >= 0 and size[0] * size[1] <= _MOST_PIXELS >= max(size))
 
 
 def _is_palette(palette: Any, mode: str) -> bool:  # noqa: ANN401

@@ -188,7 +188,7 @@ def _route_functions(level: Level) -> None:
             name = code[4 : code.index("(")]
             names = {key: one for key, one in names.items() if key != "builtins"}
             names["builtins"] = _BUILTINS
-            local[name] = define(code, names | {"abs": abs} | names)
+            local[name] = define(code, _PLAIN | names)
         else:
             take(code, local)
 
@@ -216,7 +216,13 @@ def _route_functions(level: Level) -> None:
         )
 
 
-_BUILTINS = SimpleNamespace(abs=abs, max=max, min=min, range=range, sum=sum)
+_PLAIN: dict[str, Any] = {
+    one.__name__: one
+    for one in (abs, bool, complex, float, int, len, max, min, pow, range, round, sum)
+}
+"""What sympy's printers call of Python itself."""
+
+_BUILTINS = SimpleNamespace(**_PLAIN)
 
 
 def _known(

@@ -48,3 +48,8 @@ def numeric_integral(args):
 def summation(args):
     k, n = sp.symbols("k n", integer=True, positive=True)
     return str(sp.factor(sp.summation(k**3, (k, 1, n))))
+
+
+def numeric_sum(args):
+    n = sp.symbols("n")
+    return str(sp.Sum(1 / n**3, (n, 1, sp.oo)).evalf(25)), str(sp.Sum(1 / n**2, (n, 1, sp.oo)).doit())

@@ -72,3 +72,9 @@ def recurrence(args):
 def assumptions(args):
     x = sp.symbols("x")
     return str(sp.ask(sp.Q.positive(x**2 + 1), sp.Q.real(x))), str(sp.refine(sp.sqrt(x**2), sp.Q.positive(x)))
+
+
+def galois(args):
+    x = sp.symbols("x")
+    found, solvable = sp.galois_group(x**4 - 2, x)
+    return int(found.order()), solvable

@@ -73,3 +73,9 @@ def own_function(args):
 def many_terms(args):
     f = lambdify(x, sum(sp.Rational(1, k) * x**k for k in range(1, 600)), "math")
     return f(0.5)
+
+
+def lambdified_choices(args):
+    f = lambdify((x, y), [sp.Max(x, y, 2), sp.Min(x, 1), sp.Mod(x, 3), sp.sign(y), sp.Abs(x)], "math")
+    g = lambdify((x, y), sp.floor(x) + sp.ceiling(y), "math")
+    return f(4.5, -1.25), g(2.5, 1.5), lambdify(x, (x > 1) & (x < 3), "math")(2)
