@@ -68,6 +68,11 @@ ATTACKS = {
     "shows a picture": "return callable(picture().show)",
     "takes C's object": "return picture().im is not None",
     "takes C's object by getattr": "return getattr(picture(), 'im') is not None",
+    "takes C's object through a function of PIL's": (
+        "import operator\n    from PIL import ImageSequence\n"
+        "    peek = operator.attrgetter('im')\n"
+        "    return ImageSequence.all_frames(picture(), peek)[0] is not None"
+    ),
     "takes C's object as data": "return type(picture().getdata()).__name__ == 'ImagingCore'",
     "takes a pointer": "return picture().getim() is not None",
     "takes C's object of a drawing": "return ImageDraw.Draw(picture()).draw is not None",

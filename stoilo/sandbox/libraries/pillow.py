@@ -61,7 +61,10 @@ class Inner:
         self._name, self._found = name, found
 
     def _is_inside(self) -> bool:
-        return str(sys._getframe(2).f_globals.get("__name__")).startswith("PIL.")  # noqa: SLF001 - who asks
+        frame = sys._getframe(2)  # noqa: SLF001 - who asks
+        inside = str(frame.f_globals.get("__name__")).startswith("PIL.")
+        # It spells the name itself: PIL also calls what a task hands it, such as attrgetter
+        return inside and self._name in frame.f_code.co_names
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         if not self._is_inside():
