@@ -204,7 +204,7 @@ def _probe(
         place = place.rstrip()
         again = place in ended or not place.endswith(("()", "[…]"))
         ended[place] = _ended(fault, place) if fault else _too_long(place, timeout_s)
-        if again or len(ended) == _MOST_CRASHES:
+        if again or not fault or len(ended) == _MOST_CRASHES:
             return None, list(ended.values())
 
 
