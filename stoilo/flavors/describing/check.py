@@ -204,7 +204,7 @@ def _probe(
         place = place.rstrip()
         again = place in ended or not place.endswith(("()", "[…]"))
         ended[place] = _ended(fault, place) if fault else _too_long(place, timeout_s)
-        if again or len(ended) == _MOST_CRASHES:
+        if again or not fault or len(ended) == _MOST_CRASHES:
             return None, list(ended.values())
 
 
@@ -285,3 +285,10 @@ def release_numbers(version: str) -> tuple[int, ...]:
     while numbers and not numbers[-1]:
         numbers.pop()
     return tuple(numbers)
+
+
+def version_range(version: str) -> str:
+    """Return the minor releases of `version`: ``>=1.17,<1.18``."""
+    numbers = [*(int(one) for one in version.split(".")[:2] if one.isdigit()), 0, 0]
+    major, minor = numbers[:2]
+    return f">={major}.{minor},<{major}.{minor + 1}"

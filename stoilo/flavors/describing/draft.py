@@ -25,6 +25,7 @@ import msgspec
 
 from stoilo.core.levels import load_levels
 from stoilo.core.libraries import library_names
+from stoilo.flavors.describing.check import version_range
 from stoilo.flavors.describing.dangers import (
     MODULES,
     NAMES,
@@ -304,13 +305,6 @@ def _number_notes(draft: Draft) -> dict[str, int]:
     for _, one in _entries(draft):
         found.update(one.notes, *one.methods.values())
     return {note: number for number, note in enumerate(sorted(found), 1)}
-
-
-def version_range(version: str) -> str:
-    """Return the minor releases of `version`: ``>=1.17,<1.18``."""
-    numbers = [*(int(one) for one in version.split(".")[:2] if one.isdigit()), 0, 0]
-    major, minor = numbers[:2]
-    return f">={major}.{minor},<{major}.{minor + 1}"
 
 
 def _render_module(module: DraftModule, notes: dict[str, int]) -> list[str]:

@@ -166,8 +166,9 @@ class Walk:
         for name in plain_names(value):
             self.note(f"{path}.{name}")
             try:
-                child = getattr(value, name)
-            except Exception:  # noqa: BLE001, S112 - closed, or does not fit the state
+                with bounded(self.call_s):
+                    child = getattr(value, name)
+            except BaseException:  # noqa: BLE001, S112 - closed, late, or out of its state
                 continue
             owner = id(value) if isinstance(value, type) else type(value)
             self.visit(f"{path}.{name}", child, depth, (owner, name))
@@ -175,8 +176,9 @@ class Walk:
             return
         self.note(f"{path}[…]")
         try:
-            items = list(itertools.islice(iter(value), ITEMS))
-        except Exception:  # noqa: BLE001 - not iterable
+            with bounded(self.call_s):
+                items = list(itertools.islice(iter(value), ITEMS))
+        except BaseException:  # noqa: BLE001 - not iterable, or late
             return
         for item in items:
             self.visit(f"{path}[…]", item, depth, None)
