@@ -60,10 +60,27 @@ def test_notebook_of_the_thesis_trains_on_volunteers(deployment, runner, folder)
     assert "stoilo.connect" in printed
 
 
+LISTING_4 = "44814764c91bf9ef426c4aa899df974f"  # the thesis's own flavor
+
+
+def count_weights(call):
+    from torchvision import models  # noqa: PLC0415 - where the task runs
+
+    return sum(p.numel() for p in models.get_model(call["name"]).parameters())
+
+
+async def run_on_listing_4(file):
+    async with await stoilo.connect(file) as conn:
+        call = {"name": "squeezenet1_1"}
+        return await conn.create_task(count_weights, call, flavor=LISTING_4).result()
+
+
 def test_resnet18_of_torchvision_trains_on_three_volunteers(tmp_path, runner, folder):
     with Deployment(tmp_path / "data", volunteers=3) as running:
         notebook = runner.execute(
             folder / "notebooks" / "torchvision_resnet18.ipynb",
             Path(running.line.connection),
         )
+        weights = asyncio.run(run_on_listing_4(running.line.connection))
     assert "accuracy by volunteers" in str(notebook)
+    assert weights == 1_235_496

@@ -10,10 +10,24 @@ import mpmath
 class Fake:
     rows = 0
     ctx = mpmath.mp
+
+class Liar(str):
+    def __eq__(self, other):
+        return True
+
+    def __hash__(self):
+        return 1
 """
 ATTACKS = {
     "evaluates the text of a constant": (
         "return str(mpmath.identify(1.5, ['().__class__.__base__.__name__ and 3'])) or 'x'"
+    ),
+    "compiles a form of a sum": (
+        "try:\n"
+        "        text = Liar('Z(a=1/0): pass\\ndef y')\n"
+        "        mpmath.mp.hypsum(1, 0, (text,), [1], mpmath.mpf(1))\n"
+        "    except ZeroDivisionError:\n"
+        "        return True"
     ),
     "reads a clock": "return mpmath.timing(lambda: 1) > 0",
     "draws": "return callable(mpmath.plot)",

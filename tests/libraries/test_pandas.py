@@ -248,6 +248,14 @@ def test_addresses_of_objects_stay_hidden(source):
 MASKS = {
     "named aggregate": "pd.NamedAgg('a', np.sqrt, where=False) is not None",
     "pipe": "df.pipe((lambda where: True, 'where'))",
+    "fields of a format": "'slot' in df[['a']].to_string(float_format='{0.__add__.__class__}')"
+    " or 'class' in df[['a']].to_string(float_format='{0.__class__}')",
+    "an own object that says it is a frame": (
+        "class Fake:",
+        "    _typ = 'dataframe'",
+        "    def isna(self): return 'forged'",
+        "return pd.isna(Fake()) == 'forged'",
+    ),
     "accessor's class": "pd.Series.str(s.astype(str)) is not None",
 }
 

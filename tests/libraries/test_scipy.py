@@ -115,6 +115,13 @@ POWERS = [
         "return Own(shapes='a').numargs",
     ),
     _attack(
+        "answers_a_prefix_with_any_name",
+        "from scipy import sparse\n"
+        "class Name(str):\n"
+        "    def __radd__(self, other): return '__reduce_ex__'.replace('_ex', '')",
+        "return isinstance(sparse.eye_array(2).asformat(Name('csr')), tuple)",
+    ),
+    _attack(
         "restores_a_pickled_state",
         "from scipy import stats",
         "frozen = stats.norm()",

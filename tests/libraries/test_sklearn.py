@@ -87,7 +87,8 @@ from sklearn.linear_model import Ridge
 def run(args):
     class Weights:
         pass
-    picked = SelectFromModel(Ridge().fit(X, y), importance_getter="fit.__globals__", prefit=True)
+    ridge = Ridge().fit(X, y)
+    picked = SelectFromModel(ridge, importance_getter="fit.__globals__", prefit=True)
     try:
         picked.get_support()
     except AttributeError as error:
@@ -110,32 +111,75 @@ def run(args):
         except TypeError as error:
             return "__format__" in str(error)
 """,
+    "method of a stack exchanged later": """
+from sklearn.ensemble import StackingRegressor
+from sklearn.linear_model import Ridge
+def run(args):
+    stack = StackingRegressor([("a", Ridge())], cv=2).fit(X, y)
+    stack.stack_method_[0] = "__setstate__"
+    try:
+        stack.transform({"taken": 7})
+    except AttributeError:
+        pass
+    return getattr(stack.estimators_[0], "taken", 0) == 7
+""",
+    "classes told in a column's name": """
+from sklearn.compose import ColumnTransformer
+def run(args):
+    form = "{transformer_name.__class__.__mro__}{feature_name}"
+    columns = ColumnTransformer([("a", "passthrough", [0])], verbose_feature_names_out=form)
+    return "object" in columns.fit(X).get_feature_names_out()[0]
+""",
+    "memory of a frozen array that is gone": """
+from sklearn.frozen import FrozenEstimator
+def run(args):
+    frozen = FrozenEstimator(np.arange(8.0))
+    shown = np.asarray(frozen)
+    return shown.dtype == float
+""",
+    "the library's own variables": """
+from sklearn.ensemble import GradientBoostingRegressor
+def run(args):
+    seen = []
+    def monitor(stage, model, names):
+        seen.append(len(names))
+    GradientBoostingRegressor(n_estimators=1).fit(X, y, monitor=monitor)
+    return seen[0] > 0
+""",
+    "categories written over": """
+from sklearn.preprocessing import OneHotEncoder
+def run(args):
+    codes = OneHotEncoder().fit(np.arange(3)[:, None])
+    codes.categories_[0] = np.arange(9)
+    return int(codes.transform(np.arange(9)[:, None]).indices.max()) == 8
+""",
     "memory forged by a key": """
 from sklearn.utils import Bunch
 def run(args):
-    secret = np.frombuffer(b"secrets!", dtype="u1")
-    place = secret.__array_interface__["data"][0] if hasattr(secret, "__array_interface__") else 0
-    forged = Bunch(**{"__array_interface__":
-        {"version": 3, "shape": (8,), "typestr": "|u1", "data": (place, True)}})
-    return bytes(np.array(forged)) == b"secrets!"
+    memory = {"version": 3, "shape": (8,), "typestr": "|u1", "data": (4096, True)}
+    return np.asarray(Bunch(**{"__array_interface__": memory})).shape == (8,)
 """,
     "memory forged by a step": """
 from sklearn.pipeline import Pipeline
 def run(args):
-    kept = np.frombuffer(b"secrets!", dtype="u1")
-    forged = {"version": 3, "shape": (8,), "typestr": "|u1", "data": (kept.ctypes.data, True)}
-    pipe = Pipeline([("__array_interface__", forged)])
-    return bytes(np.asarray(pipe.named_steps)) == b"secrets!"
+    memory = {"version": 3, "shape": (8,), "typestr": "|u1", "data": (4096, True)}
+    steps = Pipeline([("__array_interface__", memory)]).named_steps
+    return np.asarray(steps).shape == (8,)
+""",
+    "a compiled method on another object": """
+from sklearn.neighbors import KDTree
+def run(args):
+    return KDTree.get_n_calls([1, 2, 3, 4, 5, 6, 7, 8] * 99) is not None
 """,
     "class exchanged by a parameter": """
 from sklearn.svm import SVC
 class Own(BaseEstimator):
-    def __init__(self, _validate_params=None, share=1):
-        self._validate_params, self.share = _validate_params, share
+    def __init__(self, _validate_params=None):
+        pass
 def run(args):
     made = Own()
     made.set_params(_validate_params=lambda: 7)
-    return made._validate_params() == 7
+    return made.get_params()["_validate_params"]() == 7
 """,
     "results kept in files": """
 from sklearn.pipeline import make_pipeline

@@ -21,6 +21,15 @@ class Evil(sympy.Function):
     def _pythoncode(self, printer):
         return "{PID}"
 
+class Holder:
+    @staticmethod
+    def _sanitize(a, b):
+        return "private"
+
+class Handler:
+    def _secret(self, assumptions):
+        return True
+
 def swap(tokens, local, names):
     return [(1, "{PID}")]
 """
@@ -43,6 +52,10 @@ ATTACKS = {
         "return len(sympy.lambdify([], sympy.Function('globals')())())"
     ),
     "prints code of its own": "return sympy.lambdify(x, Evil(x), 'math')(1)",
+    "takes names from a class": (
+        "return sympy.lambdify([], sympy.Function('_sanitize')(1, 2),"
+        " [{}, Holder, 'math'])() == 'private'"
+    ),
     "names a symbol as code": (
         f'return sympy.lambdify([], sympy.Symbol("{PID}"), "math")()'
     ),
@@ -54,6 +67,19 @@ ATTACKS = {
         "return len(sympy.Function('f', (sympy.Symbol,), {}).__name__)"
     ),
     "reads source": "return callable(sympy.Q.even.handler.source)",
+    "reads attributes by the name of a class": (
+        "p = sympy.Predicate('p', [Handler])\n"
+        "    return sympy.ask(p(sympy.Function('_secret')(x))) is True"
+    ),
+    "imports a handler by name": (
+        "p = sympy.Predicate('p', ['os.getcwd'])\n"
+        "    try:\n        return sympy.ask(p(x)) is None\n"
+        "    except AttributeError:\n        return True"
+    ),
+    "reads private attributes by the name of a function": (
+        "return callable(sympy.memoize_property)"
+    ),
+    "registers another singleton": "sympy.S.register(Holder); return bool(sympy.S.Holder)",
     "opens a plot": "return callable(sympy.plot)",
     "starts a viewer": "return callable(sympy.preview)",
     "changes the interpreter": "return callable(sympy.init_printing)",

@@ -3,8 +3,8 @@
 A node's state is the constructor's parameters and what fitting left: names with a ``_`` at
 the end and the few private ones of `_KEPT`. A class listed by the library's file is called
 with the parameters, which only stores them, and the rest is set; nothing of the wire is
-unpickled. What the library's loops in C believe is checked by class (`_CHECKS`); what they
-keep beside is made again from it. Trust: nodes are hostile.
+unpickled. What the library's loops in C believe is checked by class (`fitted.CHECKS`), what
+they keep beside is made again from it. Trust: nodes are hostile.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoilo.core.codec import nodes
 from stoilo.core.codec.estimator_parts import PART, pack, unpack
-from stoilo.core.codec.fitted import check_nodes, refuse
-from stoilo.core.codec.fitted_estimators import CHECKS
+from stoilo.core.codec.fitted import CHECKS, check_nodes, refuse
 from stoilo.core.errors import StoiloError, UsageError
 
 if TYPE_CHECKING:
@@ -233,9 +232,9 @@ def _make_tree(node: Instance, convert: Callable[[Node], Any]) -> Any:
     for field in _FIELDS:
         records[field] = _column(convert(node.state[field]), records.dtype[field])
     values = _column(convert(node.state["values"]), np.dtype("float64"))
-    check_nodes(records, values, features, (outputs, int(classes.max())))
-    if depth < 0 or depth > len(records):
+    if not 0 <= depth < len(records):
         raise refuse("a tree is deeper than it has nodes")
+    check_nodes(records, values, features, (outputs, int(classes.max())), depth)
     made.__setstate__(
         {
             "max_depth": depth,

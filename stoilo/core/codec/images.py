@@ -85,7 +85,8 @@ def _is_palette(palette: Any, mode: str) -> bool:  # noqa: ANN401
     if palette is None:
         return True
     whole = isinstance(palette, bytes | memoryview) and len(palette) % 3 == 0
-    return whole and len(palette) <= 3 * _MOST_COLOURS and mode in {"P", "PA"}
+    fits = whole and len(palette) <= 3 * _MOST_COLOURS
+    return fits and mode in {"P", "PA"}
 
 
 def _is_clear(value: Any) -> bool:  # noqa: ANN401

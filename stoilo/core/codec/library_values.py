@@ -11,14 +11,15 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from stoilo.core.libraries import load_library
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from stoilo.core.codec.nodes import Instance, Node
+Node = Any  # as in `stoilo.core.codec.nodes`, which imports this module
+_Instance = Any  # its record of that name
 
 # Import name of a library → the module with its `to_node` and `from_node`
 _CODECS: dict[str, str] = {
@@ -34,14 +35,14 @@ class LibraryCodec(Protocol):
 
     def to_node(
         self, value: object, name: str, convert: Callable[[object], Node]
-    ) -> Instance:
+    ) -> _Instance:
         """Return the node of `value`, whose class is listed as `name`.
 
         Raises:
             UsageError: ``STO-D001``, what it holds does not travel.
         """
 
-    def from_node(self, node: Instance, convert: Callable[[Node], object]) -> object:
+    def from_node(self, node: _Instance, convert: Callable[[Node], object]) -> object:
         """Return the value of `node` (hostile), checked.
 
         Raises:
@@ -93,10 +94,15 @@ def use_types(listed: dict[str, str]) -> None:
         _given.setdefault(name.partition(".")[0], {})[name] = form
 
 
+def has_codec(name: str) -> bool:
+    """Whether the library whose name `name` (hostile) begins with has values at all."""
+    return name.partition(".")[0] in _CODECS
+
+
 def is_listed(name: str) -> bool:
     """Whether `name`, a node's class name (hostile), is a value's of a described library."""
     root = name.partition(".")[0]
-    return root in _CODECS and name in travelling_types(root)
+    return has_codec(name) and name in travelling_types(root)
 
 
 def codec_of(name: str) -> LibraryCodec:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from stoilo.core.levels import Level
-from stoilo.sandbox.language.rules import Closed
+from stoilo.sandbox.language.rules import Closed, GuardError
 from stoilo.sandbox.libraries.packages import bind_classes, shut_builtins
 
 # Every number leads to its context, and the context to whatever mpmath has
@@ -28,10 +29,32 @@ def public_names() -> dict[str, Any]:
     }
 
 
+_FORMS = frozenset("ZQRC")
+
+
+def _checked(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `make`, which compiles a loop for a form of hypergeometric sum, checked.
+
+    The form becomes part of the text that it compiles, and ``mp.hypsum`` takes any.
+    """
+
+    def make_checked(form: Any) -> Any:
+        _above, _below, parameters, argument = form
+        texts = [*parameters, argument]
+        exact = all(type(one) is str for one in texts)  # another's ``==`` may lie
+        if not exact or not _FORMS.issuperset(texts):
+            raise GuardError("STO-G108", "hypsum() takes parameters of Z, Q, R and C")
+        return make(form)
+
+    return make_checked
+
+
 @functools.cache
 def seal() -> None:
     """Close what is no mathematics; in the zygote."""
     mpmath: Any = importlib.import_module("mpmath")
+    sums: Any = importlib.import_module("mpmath.libmp")
+    sums.make_hyp_summator = _checked(sums.make_hyp_summator)
     shut_builtins("mpmath")
     bind_classes("mpmath")
     for context in (mpmath.MPContext, mpmath.FPContext, mpmath.MPIntervalContext):

@@ -65,6 +65,7 @@ def _prepare() -> None:
             setattr(graph, name, _Answer(getattr(graph, name)(None)))
     kind = backends._dispatchable  # noqa: SLF001 - its one class for functions
     kind.__call__ = kind._call_if_no_backends_installed  # noqa: SLF001 - as without backends
+    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # asked for by name
     shut_builtins("networkx")
     bind_classes("networkx")
 

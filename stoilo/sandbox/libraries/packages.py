@@ -13,7 +13,8 @@ from stoilo.sandbox.language.rules import GuardError
 _EVALUATING = ("eval", "exec", "compile", "open", "__import__")
 
 
-def _refuse(*_args: Any, **_options: Any) -> NoReturn:
+def refuse(*_args: Any, **_options: Any) -> NoReturn:
+    """Stand for what evaluates, imports or opens."""
     raise GuardError(
         "STO-G020",
         "libraries evaluate no Python and open no files in a task",
@@ -34,8 +35,10 @@ def shut_builtins(root: str) -> None:
     A name of a module's own goes before the builtin; one that is there already stays.
     """
     for module in modules_of(root):
+        if module.__name__ == root:
+            continue  # sympy looks functions up in mpmath by names of a task's
         for name in _EVALUATING:
-            vars(module).setdefault(name, _refuse)
+            vars(module).setdefault(name, refuse)
 
 
 def bind_classes(root: str) -> None:

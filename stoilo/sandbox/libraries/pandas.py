@@ -31,6 +31,7 @@ from stoilo.sandbox.libraries.pandas_compiled import (
 )
 from stoilo.sandbox.libraries.pandas_names import (
     get_option,
+    guard_kinds,
     guard_masks,
     guard_names,
     guard_texts,
@@ -207,6 +208,7 @@ def _close(listed: frozenset[str]) -> None:
     guard_fused()
     guard_joins()
     _guard_accessors()
+    guard_kinds()
     guard_masks()
     guard_names(listed)
     guard_texts()

@@ -16,7 +16,9 @@ from typing import Any, NoReturn
 import numpy as np
 import pandas as pd
 
+from stoilo.sandbox.language.ownership import is_own_class
 from stoilo.sandbox.language.rules import GuardError, is_plain, refuse_read
+from stoilo.sandbox.language.substitutes import check_template
 
 _ROADS: dict[str, frozenset[str]] = {
     "pandas.core.apply": frozenset({"as_index", "axis"}),
@@ -71,6 +73,24 @@ def _read_plainly(value: Any, name: Any, *default: Any) -> Any:
     if isinstance(value, ModuleType) and not is_plain(name):
         raise refuse_read(value, str.__str__(name))
     return builtins.getattr(value, name, *default)
+
+
+# Own objects that say they are frames -------------------------------------------------
+
+
+def guard_kinds() -> None:
+    """Let no object of the task's pass for pandas' own by an attribute ``_typ``.
+
+    Pandas asks its own for places and goes there without a look.
+    """
+    generic = vars(importlib.import_module("pandas.core.dtypes.generic"))
+    generic["getattr"] = _read_kind
+
+
+def _read_kind(value: Any, name: str, default: str) -> Any:
+    found = builtins.getattr(value, name, default)
+    own = is_own_class(value if isinstance(value, type) else type(value))
+    return default if own else found
 
 
 # A mask for later: ``where=`` that no call in the source names ------------------------
@@ -131,6 +151,21 @@ def guard_texts() -> None:
     for owner, name, parameter in _TEXTS:
         real = vars(owners[owner])[name]
         setattr(owners[owner], name, _text_only(real, parameter))
+    formatter: Any = importlib.import_module("pandas.io.formats.format")
+    cls = formatter.DataFrameFormatter
+    cls._validate_float_format = _checked_format(cls._validate_float_format)
+
+
+def _checked_format(real: Any) -> Any:
+    # ``float_format="{:.2f}"`` is filled, with what its fields read off a number
+    def validate(self: Any, fmt: Any) -> Any:
+        if isinstance(fmt, str):
+            fmt = str.__str__(fmt)
+            if "%" not in fmt:
+                check_template(fmt)
+        return real(self, fmt)
+
+    return validate
 
 
 def _text_only(real: Any, parameter: str) -> Any:

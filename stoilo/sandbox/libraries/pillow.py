@@ -185,6 +185,10 @@ def _prepare() -> None:
     for kind in vars(_module("ImageFilter")).values():
         if isinstance(kind, type) and kind.__module__ == "PIL.ImageFilter":
             _narrow(kind, frozenset({"generate", "name"}))
+    for name in ("ImageEnhance", "ImageSequence", "ImageStat"):
+        for kind in vars(_module(name)).values():
+            if isinstance(kind, type) and "__init__" in class_dict(kind):
+                kind.__init__ = _steadied(kind.__init__, 1)  # type: ignore[misc]  # found at run time
     shut_builtins("PIL")
     bind_classes("PIL")
 

@@ -14,19 +14,30 @@ from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
-from scipy import constants, fft, spatial, stats
+from scipy import constants, fft, optimize, spatial, stats
 from scipy._lib._util import MapWrapper
+from scipy.cluster import hierarchy
 from scipy.fft import _basic_backend, _fftlog_backend, _realtransforms_backend
 from scipy.fft._pocketfft import basic, realtransforms
 from scipy.integrate import _ode, _odepack
-from scipy.optimize import _linprog_highs, _milp
+from scipy.optimize import _linprog_highs, _milp, _root_scalar
 from scipy.optimize._highspy._highs_wrapper import _highs_wrapper
-from scipy.stats import _hypotests, _morestats, _mstats_basic, _qmc, _stats_py
+from scipy.sparse._base import _spbase
+from scipy.stats import (
+    _distn_infrastructure,
+    _fit,
+    _hypotests,
+    _morestats,
+    _mstats_basic,
+    _qmc,
+    _stats_py,
+    _survival,
+)
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.facades.array_memory import call_exporting
-from stoilo.sandbox.language.hardening import bind_receivers, replace_member
-from stoilo.sandbox.language.rules import GuardError
+from stoilo.sandbox.language.hardening import bind_receivers, exact_text, replace_member
+from stoilo.sandbox.language.rules import Closed, GuardError
 from stoilo.sandbox.language.substitutes import by_name, stand_for
 from stoilo.sandbox.libraries.scipy_lists import exchange_lists
 
@@ -66,16 +77,13 @@ def _build_qmc(_level: Level) -> dict[str, object]:
 # `scipy.optimize`: HiGHS reads neither files nor the clock ------------------------------
 
 _HIGHS_OPTIONS = frozenset(
-    {"dual_feasibility_tolerance", "ipm_optimality_tolerance", "mip_max_nodes"}
-    | {"mip_rel_gap", "presolve", "primal_feasibility_tolerance", "sense", "solver"}
-    | {
-        "simplex_dual_edge_weight_strategy",
-        "simplex_iteration_limit",
-        "simplex_strategy",
-    }
-    | {"simplex_crash_strategy", "ipm_iteration_limit", "highs_debug_level"}
+    {"dual_feasibility_tolerance", "highs_debug_level", "ipm_iteration_limit"}
+    | {"ipm_optimality_tolerance", "log_to_console", "mip_max_nodes", "mip_rel_gap"}
+    | {"output_flag", "presolve", "primal_feasibility_tolerance", "sense", "solver"}
+    | {"simplex_crash_strategy", "simplex_dual_edge_weight_strategy"}
+    | {"simplex_iteration_limit", "simplex_strategy"}
 )
-_HIGHS_OFF = frozenset({"disp", "log_to_console", "output_flag", "time_limit"})
+_HIGHS_FIXED = {"log_to_console": False, "output_flag": False, "threads": 1}
 
 
 def _checked_solver(solve: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,18 +92,23 @@ def _checked_solver(solve: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(solve)
     def solve_alone(*problem: Any) -> Any:
         *given, options = problem
-        for name, value in options.items():
-            off = name in _HIGHS_OFF and (value is None or value is False)
-            if type(name) is not str or not (off or name in _HIGHS_OPTIONS):
+        wanted = {name: value for name, value in options.items() if value is not None}
+        for name in wanted:
+            if type(name) is not str or name not in _HIGHS_OPTIONS:
                 raise GuardError(
                     "STO-G101", f"HiGHS takes no option {str(name)[:64]!r} in a task"
                 )
-        return solve(*given, options | {"threads": 1})
+        return solve(*given, wanted | _HIGHS_FIXED)
 
     return solve_alone
 
 
+_ROOTS = ("bisect", "brenth", "brentq", "newton", "ridder", "toms748")
+
+
 def _build_optimize(_level: Level) -> dict[str, object]:
+    found = {name: getattr(optimize, name) for name in _ROOTS}
+    _root_scalar.optzeros = SimpleNamespace(**found)  # read by a text that may lie
     wrapper: Any = MapWrapper
     wrapper.__init__ = _map_here
     for part in (_linprog_highs, _milp):
@@ -142,6 +155,22 @@ def _build_integrate(_level: Level) -> dict[str, object]:
     return {}
 
 
+# `scipy.sparse`: a format is exact text, lists need no addresses -------------------------
+
+
+def _build_sparse(_level: Level) -> dict[str, object]:
+    exchange_lists()
+    kind: Any = _spbase
+    convert = kind.asformat
+
+    def asformat(self: Any, format: Any, copy: Any = False) -> Any:  # noqa: A002 - the library's
+        # A text of the task's own answers ``"to" + format`` with any name
+        return convert(self, exact_text(format), copy)
+
+    kind.asformat = asformat
+    return {}
+
+
 # `scipy.spatial`: trees in one thread, hulls without Qhull's own files ------------------
 #
 # Their methods are compiled and take any object for ``self``: stand-ins hand out none.
@@ -173,11 +202,6 @@ _POSITIONAL: dict[Any, int] = {
     spatial.Voronoi: 3,
 }
 """Before the options."""
-
-
-def _build_sparse(_level: Level) -> dict[str, object]:
-    exchange_lists()
-    return {}
 
 
 def _build_spatial(_level: Level) -> dict[str, object]:
@@ -225,6 +249,15 @@ def _limit_threads(tree: Any) -> None:
         replace_member(tree, method.__name__, method)
 
 
+# Nothing draws: matplotlib would be looked for when a task first plots ------------------
+
+
+def dendrogram(z: Any, *values: Any, **options: Any) -> dict[str, Any]:
+    drawn = {**options, "no_plot": True}
+    found: dict[str, Any] = hierarchy.dendrogram(z, *values, **drawn)
+    return found
+
+
 # `scipy.stats`: a text names a distribution and nothing else ---------------------------
 
 
@@ -246,6 +279,13 @@ def _from_histogram(histogram: Any, *, density: Any = None) -> Any:
 
 
 def _build_stats(_level: Level) -> dict[str, object]:
+    choose = _distn_infrastructure._fit_determine_optimizer  # noqa: SLF001 - exchanged in the library
+    _distn_infrastructure._fit_determine_optimizer = lambda given: choose(  # noqa: SLF001 - likewise
+        exact_text(given)
+    )
+    drawing: list[Any] = [_fit.FitResult, _survival.EmpiricalDistributionFunction]
+    for kind in drawing:
+        kind.plot = Closed(kind.__name__, "plot")
     only = _distributions()
     for part in (_hypotests, _morestats, _mstats_basic, _stats_py):
         part.distributions = only
@@ -256,6 +296,7 @@ def _build_stats(_level: Level) -> dict[str, object]:
 
 
 FACADES: dict[str, object] = {
+    "scipy.cluster.hierarchy": by_name(dendrogram),
     "scipy.constants": {"physical_constants": dict(constants.physical_constants)},
     "scipy.fft": _build_fft,
     "scipy.integrate": _build_integrate,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import inspect
 import itertools
 import sys
 import time
@@ -24,14 +23,17 @@ import joblib  # type: ignore[import-untyped]  # it ships no types
 import numpy as np
 import sklearn
 from sklearn import base, datasets, preprocessing
+from sklearn.compose import _column_transformer
 from sklearn.datasets import _base as dataset_files
-from sklearn.ensemble import _stacking
+from sklearn.ensemble import _gb, _stacking
 from sklearn.experimental import (  # noqa: F401 - they put their names in place
     enable_halving_search_cv,
     enable_iterative_imputer,
 )
 from sklearn.feature_selection import _base as selection
+from sklearn.frozen import FrozenEstimator
 from sklearn.gaussian_process import kernels
+from sklearn.metrics import _classification
 from sklearn.model_selection import _validation
 from sklearn.utils import (
     _available_if,
@@ -43,10 +45,12 @@ from sklearn.utils import (
 
 from stoilo.core.codec.nodes import from_node, to_node
 from stoilo.core.levels import Level
+from stoilo.sandbox.facades.functions import attrgetter
 from stoilo.sandbox.language.ownership import class_mro
 from stoilo.sandbox.language.rules import Closed, GuardError, is_plain
 from stoilo.sandbox.language.runtime import RUN
-from stoilo.sandbox.language.substitutes import by_name
+from stoilo.sandbox.language.substitutes import by_name, guarded_format
+from stoilo.sandbox.libraries.scipy_lists import exchange_lists
 from stoilo.sandbox.libraries.sklearn_bounds import bound_loops
 
 
@@ -140,9 +144,6 @@ def _check_text(name: object) -> None:
 
 
 _response_method = validation._check_response_method
-_importances = selection._get_feature_importances
-_fit_and_predict = _validation._fit_and_predict
-_method_name = _stacking._BaseStacking._method_name
 
 
 def _check_response_method(estimator: Any, response_method: Any) -> Any:
@@ -153,26 +154,34 @@ def _check_response_method(estimator: Any, response_method: Any) -> Any:
     return _response_method(estimator, names[0] if alone else names)
 
 
-def _get_feature_importances(
-    estimator: Any, getter: Any, *more: Any, **options: Any
-) -> Any:
-    if isinstance(getter, str):
-        for part in str.__str__(getter).split("."):
-            _check_text(part)
-    return _importances(estimator, getter, *more, **options)
+def _plain_getattr(value: Any, name: Any) -> Any:
+    # Parameters and lists that a task can write into name methods
+    _check_text(name)
+    return getattr(value, name)
 
 
-@functools.wraps(_fit_and_predict)
-def _checked_predict(*values: Any, **options: Any) -> Any:
-    given = inspect.signature(_fit_and_predict).bind(*values, **options)
-    _check_text(given.arguments["method"])
-    return _fit_and_predict(*values, **options)
+def _show_frozen(self: Any, name: str) -> Any:
+    # Not protocols: an array of what it holds would live on when it holds something else
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return _frozen(self, name)
 
 
-def _checked_method_name(name: Any, estimator: Any, method: Any) -> Any:
-    if method is not None and estimator != "drop":
-        _check_text(method)
-    return _method_name(name, estimator, method)
+_frozen = FrozenEstimator.__getattr__
+
+
+def _name_columns(transformer_name: str, feature_name: str, str_format: str) -> str:
+    names = {"transformer_name": transformer_name, "feature_name": feature_name}
+    return guarded_format(str_format, "format")(**names)
+
+
+_warn = _classification._warn_prf
+
+
+def _warn_prf(average: Any, modifier: Any, msg_start: Any, *more: Any) -> None:
+    if "{" in msg_start:  # ``warn_for`` is text of the task, and becomes a template
+        raise GuardError("STO-G108", "warn_for names no score")
+    _warn(average, modifier, msg_start, *more)
 
 
 _bunch_item = _bunch.Bunch.__getattr__
@@ -231,10 +240,14 @@ _available = _available_if._AvailableIfDescriptor._check
 
 
 def _guard_names() -> None:
+    _exchange(_warn, _warn_prf)
     _exchange(_response_method, _check_response_method)
-    _exchange(_importances, _get_feature_importances)
-    _exchange(_fit_and_predict, _checked_predict)
-    _stacking._BaseStacking._method_name = staticmethod(_checked_method_name)
+    for module in (_stacking, _validation):
+        vars(module)["getattr"] = _plain_getattr
+    vars(selection)["attrgetter"] = attrgetter
+    vars(_gb)["locals"] = dict  # what a monitor would get: the library's variables
+    vars(_column_transformer)["_feature_names_out_with_str_format"] = _name_columns
+    FrozenEstimator.__getattr__ = _show_frozen
     _bunch.Bunch.__getattr__ = _checked_item
     estimator: Any = base.BaseEstimator
     found = estimator.__dict__["_get_param_names"].__func__
@@ -366,6 +379,7 @@ def prepare_sklearn() -> None:
     _validate_always()
     _read_datasets()
     _close_files()
+    exchange_lists()
     bound_loops()
     _warm_up()
 

@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+from scipy.sparse._compressed import _cs_matrix
 from sklearn.cluster import _dbscan
 from sklearn.ensemble import _gb
 from sklearn.linear_model import _coordinate_descent
@@ -26,7 +27,28 @@ from sklearn.utils import validation
 from stoilo.core.codec.fitted import check_vectors, refuse
 from stoilo.core.codec.sparse import check_sparse
 from stoilo.sandbox.language.hardening import replace_member
+from stoilo.sandbox.language.ownership import class_dict, class_mro
 from stoilo.sandbox.language.rules import Closed
+
+# Methods compiled by Cython take anything for ``self``; as functions they are bound with all
+# the others (`hardening.bind_receivers`)
+
+
+def _uncompile(kind: type) -> None:
+    for owner in class_mro(kind):
+        for name, member in list(class_dict(owner).items()):
+            compiled = type(member).__name__ == "cython_function_or_method"
+            if compiled and not name.startswith("_"):
+                replace_member(owner, name, _in_python(member))
+
+
+def _in_python(asked: Any) -> Any:
+    @functools.wraps(asked, updated=())
+    def method(self: Any, /, *values: Any, **options: Any) -> Any:
+        return asked(self, *values, **options)
+
+    return method
+
 
 # Trees: their arrays are shown as copies, and data have their columns --------------------
 
@@ -330,8 +352,19 @@ def _ensure_sparse_format(sparse_container: Any, *more: Any, **options: Any) -> 
     return _ensure_format(sparse_container, *more, **options)
 
 
+_check_format = _cs_matrix.check_format
+
+
+def _check_whole_format(self: Any, full_check: bool = True) -> None:
+    # Encoders make places from lists that a task can write into (``categories_``)
+    del full_check
+    _check_format(self, full_check=True)
+
+
 def bound_loops() -> None:
     """Put every check where the library finds it (in the zygote, once)."""
+    for kind in (KDTree, BallTree):
+        _uncompile(kind)
     _bound_trees()
     _bound_vectors()
     _bound_neighbours()
@@ -340,4 +373,5 @@ def bound_loops() -> None:
     _gb._init_raw_predictions = _init_raw_predictions
     _dbscan.dbscan_inner = _dbscan_inner
     RadiusNeighbors.is_usable_for = classmethod(lambda *_values: False)
+    _cs_matrix.check_format = _check_whole_format
     validation._ensure_sparse_format = _ensure_sparse_format

@@ -16,9 +16,14 @@ from typing import Any
 
 from stoilo.core.levels import Level, ModuleRule
 from stoilo.sandbox.facades import clock
-from stoilo.sandbox.language.rules import Closed, GuardError
+from stoilo.sandbox.language.rules import Closed, GuardError, kind_name
 from stoilo.sandbox.libraries import mpmath
-from stoilo.sandbox.libraries.packages import bind_classes, modules_of, shut_builtins
+from stoilo.sandbox.libraries.packages import (
+    bind_classes,
+    modules_of,
+    refuse,
+    shut_builtins,
+)
 from stoilo.sandbox.libraries.sympy_text import define, evaluate
 
 _FIRST_DUMMY = 1_000_000
@@ -102,6 +107,12 @@ def _seal_functions() -> None:
         return make(kind, name, base, None, **given)
 
     undefined.__new__ = new
+    singletons: Any = importlib.import_module("sympy.core.singleton")
+    registry = singletons.SingletonRegistry
+    registry.register = Closed("SingletonRegistry", "register")
+    # It imports by name, and what it gives is asked for attributes by names of classes
+    assume: Any = importlib.import_module("sympy.assumptions.assume")
+    assume.get_class = refuse
     dispatch: Any = importlib.import_module("sympy.multipledispatch.dispatcher")
     for name in ("help", "source"):  # these read source files
         setattr(dispatch.Dispatcher, name, Closed("Dispatcher", name))
@@ -181,6 +192,19 @@ def _route_functions(level: Level) -> None:
         else:
             take(code, local)
 
+    namespace = made._get_namespace  # noqa: SLF001 - from text, a dict or a module
+
+    def get_namespace(names: Any) -> Any:
+        # The dictionary of anything else holds more than its public attributes
+        if type(names) not in {str, dict, ModuleType}:
+            raise GuardError(
+                "STO-G108",
+                f"lambdify takes no names from a {kind_name(names)}",
+                hint='use "math", "mpmath", "numpy", or a dict of functions',
+            )
+        return namespace(names)
+
+    made._get_namespace = get_namespace  # noqa: SLF001 - the same, of no objects
     made.exec = execute
     made.compile = lambda text, *_more: text
     for name, (space, default, translations, _) in list(made.MODULES.items()):

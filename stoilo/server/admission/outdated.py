@@ -20,10 +20,11 @@ from stoilo.core.statement import statement_digest
 from stoilo.server.db import rows
 from stoilo.server.db.records import AttemptState, workunit_name
 from stoilo.server.log.public_records import read_sealed
+from stoilo.server.release.flavors import named_libraries
 from stoilo.server.reviews.book import try_open
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from stoilo.executor.verifier.targets import Reviewer, TrustedRelease
     from stoilo.server.db.records import AttemptRow, TaskRow
@@ -54,6 +55,8 @@ class Terms:
     digests: frozenset[str] = frozenset()
     flavors: frozenset[str] = frozenset()
     reviewers: tuple[Reviewer, ...] = ()  # those whose reviews count
+    # (id of a flavor, level) → the libraries that its admissions have to name
+    libraries: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     # what they demand of a log proof
     log_policy: LogPolicy = field(default_factory=lambda: LogPolicy(()))
 
@@ -66,6 +69,7 @@ class Terms:
             trust.denied,
             trust.withdrawn_flavors,
             trust.reviewers,
+            named_libraries(trust),
             trust.log_policy,
         )
 
@@ -91,6 +95,8 @@ class Terms:
             or said.epoch < self.min_epoch
             or said.flavor in self.flavors
             or not named.isdisjoint(self.digests)
+            or said.libraries
+            != self.libraries.get((said.flavor, said.level), said.libraries)
             or not all(try_open(one.encode(), self.reviewers) for one in said.reviewers)
             or not self._is_witnessed(attempt.proof)
         )

@@ -24,7 +24,7 @@ from stoilo.server.release.changes import (
     read_transcript,
     revoked_keys,
 )
-from stoilo.server.release.flavors import choose_flavor, held_names, libraries_of
+from stoilo.server.release.flavors import choose_flavor, held_names, named_libraries
 from stoilo.server.release.parts import (
     FlavorFiles,
     ReleasedLevels,
@@ -144,7 +144,8 @@ class ProjectTrust:
 
     def libraries_of(self, flavor: str, level: str) -> tuple[str, ...]:
         """Return the digests of a flavor's libraries that a task's admission names."""
-        return libraries_of(flavor, level, self.revocations.in_force())
+        named = named_libraries(self.revocations.in_force())
+        return named.get((flavor, level), ())
 
     def terms(self) -> Terms:
         """Return what volunteers accept at this moment."""

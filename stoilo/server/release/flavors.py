@@ -127,15 +127,18 @@ def held_names(release: TrustedRelease) -> tuple[str, ...]:
     return tuple(sorted({name for one in offered for name in one.names}))
 
 
-def libraries_of(flavor: str, level: str, release: TrustedRelease) -> tuple[str, ...]:
-    """Return the digests that an admission names: what `level` may use of a flavor's.
+def named_libraries(release: TrustedRelease) -> dict[tuple[str, str], tuple[str, ...]]:
+    """Return (id of a flavor, level) → the digests that an admission has to name.
 
-    `flavor`: id; one that is not offered any more holds none.
+    What the level may use of the flavor's; one that is not offered any more is not there.
     """
-    order = load_level(level).order
-    held = (one.libraries for one in offered_flavors(release) if one.digest == flavor)
-    libraries = next(held, ())
-    return tuple(one.digest for one in libraries if level_order(one) <= order)
+    return {
+        (one.digest, level.name): tuple(
+            held.digest for held in one.libraries if level_order(held) <= level.order
+        )
+        for one in offered_flavors(release)
+        for level in load_levels()
+    }
 
 
 def choose_flavor(

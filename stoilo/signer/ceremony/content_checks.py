@@ -28,6 +28,7 @@ from stoilo.core.libraries import (
 )
 from stoilo.core.signatures import parse_public_key
 from stoilo.executor.verifier.targets import (
+    MAX_PARTS,
     BuilderFile,
     EpochsFile,
     FloorsFile,
@@ -265,6 +266,10 @@ def _check_builders(proposal: Proposal) -> Iterator[StoiloError]:
 def _check_parts(proposal: Proposal) -> Iterator[StoiloError]:
     """Records agree with their files; no part goes back or below its own floor."""
     parts = release_parts(proposal)
+    if len(parts) > MAX_PARTS:  # more than the log's record of a release can name
+        yield TrustError(
+            "STO-K063", f"the release would have more than {MAX_PARTS} parts"
+        )
     yield from _check_libraries(proposal, parts)
     yield from _check_policy_flavors(proposal, parts)
     floors = read_list(proposal.target, FloorsFile)

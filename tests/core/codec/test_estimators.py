@@ -277,9 +277,15 @@ HOSTILE = {
     "child outside": (TREE, ("tree_", "left_child"), _put(0, 10**9)),
     "child before its parent": (TREE, ("tree_", "right_child"), _put(0, 0)),
     "negative child": (TREE, ("tree_", "left_child"), _put(0, -7)),
+    "shared child": (
+        TREE,
+        ("tree_", "left_child"),
+        _put(0, int(TREE.tree_.children_right[0])),
+    ),
     "one child": (TREE, ("tree_", "left_child"), _put(0, -1)),
     "column outside": (TREE, ("tree_", "feature"), _put(0, 99)),
     "values missing": (TREE, ("tree_", "values"), _array(lambda a: a[:-1])),
+    "room for no path": (TREE, ("tree_", "depth"), lambda _: 1),
     "tree over other columns": (TREE, ("n_features_in_",), lambda _: 2),
     "member over other columns": (
         FOREST,

@@ -159,7 +159,9 @@ def test_benign_wider_case_is_compared_at_each_level(runner):
 
 
 def test_case_that_imports_a_described_library_runs_with_it():
-    program = "from scipy import linalg\ndef run(kwargs):\n    return linalg.det([[2.0]])\n"
+    program = (
+        "from scipy import linalg\ndef run(kwargs):\n    return linalg.det([[2.0]])\n"
+    )
     case = make_case(program, 'level = "numeric"')
     with SuiteJails(load_levels()[:2], ()) as jails:
         report = CaseRunner(jails, lambda _case, _level: ()).run(case)

@@ -67,6 +67,15 @@ def test_work_with_a_withdrawn_library_is_taken_back(bench):
     assert attempt.workunit == workunit
 
 
+def test_work_of_a_flavor_whose_libraries_changed_is_taken_back(bench):
+    _, payload = asyncio.run(bench.issued())
+    said = parse_statement(payload)
+    flavor = (said.flavor, said.level)
+    for listed, void in (((SCIPY,), 0), ((), 1), ((SCIPY, "f" * 64), 1)):
+        terms = Terms(libraries={flavor: listed})
+        assert len(OutdatedWork(bench.store, lambda: terms).find()) == void  # noqa: B023 - called here
+
+
 def test_task_is_judged_anew_when_no_flavor_holds_its_library_any_more(bench):
     asyncio.run(bench.submit())
     gatekeeper = bench.server.submissions._gatekeeper

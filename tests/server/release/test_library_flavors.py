@@ -19,7 +19,7 @@ from stoilo.server.release.flavors import (
     check_validators,
     choose_flavor,
     held_names,
-    libraries_of,
+    named_libraries,
 )
 from tests.executor.verifier.test_libraries import FILES, WIDE, A, B
 from tests.server.release.test_flavors import part
@@ -125,14 +125,17 @@ def test_flavor_whose_library_has_no_file_is_not_offered(release):
 
 def test_admission_names_what_the_level_may_use_of_the_flavor(release):
     trust = release(ALL)
-    assert libraries_of(ALL.flavor, "numeric", trust) == (A.digest, B.digest)
-    assert libraries_of(ALL.flavor, "tensor", trust) == (
+    assert named_libraries(trust).get((ALL.flavor, "numeric"), ()) == (
+        A.digest,
+        B.digest,
+    )
+    assert named_libraries(trust).get((ALL.flavor, "tensor"), ()) == (
         A.digest,
         B.digest,
         WIDE.digest,
     )
-    assert libraries_of(ALL.flavor, "pure", trust) == ()
-    assert libraries_of(content_digest(b"gone"), "tensor", trust) == ()
+    assert named_libraries(trust).get((ALL.flavor, "pure"), ()) == ()
+    assert named_libraries(trust).get((content_digest(b"gone"), "tensor"), ()) == ()
 
 
 def test_installed_flavor_counts_where_its_libraries_are_installed(trust, monkeypatch):
@@ -143,7 +146,9 @@ def test_installed_flavor_counts_where_its_libraries_are_installed(trust, monkey
     monkeypatch.setattr(flavors, "is_installed", lambda _: True)
     assert held_names(trust) == ("scipy",)
     assert choose_flavor("", "numeric", ("scipy",), trust) == science.digest
-    assert libraries_of(science.digest, "numeric", trust) == (SCIPY.digest,)
+    assert named_libraries(trust).get((science.digest, "numeric"), ()) == (
+        SCIPY.digest,
+    )
     monkeypatch.setattr(flavors, "is_installed", lambda _: False)
     assert held_names(trust) == ()
     check_validators(b"", ("scipy",))

@@ -190,6 +190,13 @@ def test_versions_of_a_library_stand_side_by_side(
     assert set(trust(people).libraries) == {SCIPY.digest, newer.digest}
 
 
+def test_more_parts_than_the_log_can_name_are_not_signed(
+    people: CeremonyBench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stoilo.signer.ceremony.content_checks.MAX_PARTS", 0)
+    assert problems(proposed(people, tmp_path / "dist")) == ["STO-K063"]
+
+
 def test_withdrawn_part_takes_all_its_files_with_it(
     people: CeremonyBench, tmp_path: Path
 ) -> None:

@@ -122,3 +122,9 @@ def nonlinear_constraint(args):
     ring = NonlinearConstraint(lambda x: x[0] ** 2 + x[1] ** 2, 1, 2)
     found = minimize(lambda x: x[0] + x[1], [1.0, 0.2], constraints=[ring], method="SLSQP")
     return found.x.tolist(), found.fun
+
+
+def programs_with_options(args):
+    found = linprog([-1, -2], A_ub=[[1, 1]], b_ub=[4], options={"presolve": False})
+    whole = milp([-1], bounds=Bounds(0, 3.5), integrality=1, options={"node_limit": 9})
+    return found.x.tolist(), whole.x.tolist(), found.message
