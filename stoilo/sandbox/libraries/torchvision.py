@@ -19,6 +19,7 @@ from PIL import Image
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.facades.tensor_members import prepare_torch
+from stoilo.sandbox.facades.tensors import manual_seed
 from stoilo.sandbox.language.rules import GuardError
 from stoilo.sandbox.language.substitutes import by_name
 from stoilo.sandbox.libraries.torchvision_import import import_torchvision
@@ -154,7 +155,8 @@ def _close_images(level: Level) -> None:
     names |= {"info", "palette"}  # of instances
     for name in names - _IMAGE_NAMES:
         member = vars(Image.Image).get(name)
-        setattr(Image.Image, name, _OnlyForLibraries(name, member))
+        if not isinstance(member, _OnlyForLibraries):  # built before in this process
+            setattr(Image.Image, name, _OnlyForLibraries(name, member))
 
 
 def to_image(inpt: Any) -> torch.Tensor:
@@ -178,6 +180,9 @@ def _build_functional(_level: Level) -> dict[str, object]:
 
 def _build_root(level: Level) -> dict[str, object]:
     _close_images(level)
+    torch.manual_seed = (
+        manual_seed  # made-up data seeds each image: without other devices
+    )
     return {"__version__": _torchvision.__version__.partition("+")[0]}
 
 
