@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 from scipy import constants, fft, optimize, spatial, stats
+from scipy._lib import _ccallback
 from scipy._lib._util import MapWrapper
 from scipy.cluster import hierarchy
 from scipy.fft import _basic_backend, _fftlog_backend, _realtransforms_backend
@@ -286,7 +287,16 @@ def _build_stats(_level: Level) -> dict[str, object]:
     drawing: list[Any] = [_fit.FitResult, _survival.EmpiricalDistributionFunction]
     for kind in drawing:
         kind.plot = Closed(kind.__name__, "plot")
+    _ccallback.ffi = False  # else cffi is looked for at first use
     only = _distributions()
+    simulate = _morestats._anderson_simulate_pvalue  # noqa: SLF001 - exchanged in the library
+
+    def simulate_known(x: Any, dist: Any, method: Any) -> Any:
+        if exact_text(dist) not in vars(only):
+            raise ValueError("anderson() needs the name of a distribution")
+        return simulate(x, exact_text(dist), method)
+
+    _morestats._anderson_simulate_pvalue = simulate_known  # noqa: SLF001 - likewise
     for part in (_hypotests, _morestats, _mstats_basic, _stats_py):
         part.distributions = only
     return by_name(

@@ -116,3 +116,13 @@ def low_discrepancy_points(args):
     sobol = stats.qmc.Sobol(d=2, rng=np.random.default_rng(1)).random(8)
     halton = stats.qmc.Halton(d=3, scramble=False).random(5, workers=2)
     return sobol.tolist(), halton.tolist(), float(stats.qmc.discrepancy(sobol))
+
+
+def distributions_by_quadrature(args):
+    found = (
+        stats.genhyperbolic(1, 2, 1),
+        stats.geninvgauss(2.3, 1.5),
+        stats.studentized_range(3, 10),
+    )
+    values = [float(one.cdf(0.4)) for one in found]
+    return values, stats.tukey_hsd([1.0, 2, 3], [2.0, 3, 5]).pvalue.tolist()
