@@ -56,5 +56,12 @@ def test_shipped_flavors_are_shown(arguments: list[str], capsys) -> None:
     assert "numpy==" in capsys.readouterr().out
 
 
+def test_flavor_is_shown_with_its_libraries_and_their_level(capsys) -> None:
+    assert main(["flavor", "show", "sklearn"]) == 0
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()]
+    assert ["level", "numeric"] in lines
+    assert ["libraries", "scipy, sklearn"] in lines
+
+
 def test_unknown_flavor_exits_2() -> None:
     assert main(["flavor", "show", "nothing"]) == 2
