@@ -50,7 +50,9 @@ for line in sys.stdin:
             json.dump(["", f"{type(error).__name__}: {error}"], sys.stdout)
         print(flush=True)
         os._exit(0)
-    os.wait()
+    _, status = os.wait()
+    if status:
+        print(json.dumps(["", f"it ended with status {status}"]), flush=True)
 """
 """Runs each line's program in a fork of its own; seeded as the zygote's children are."""
 
@@ -73,10 +75,29 @@ def library_jail(*names: str) -> Jail:
     return _jails[names]
 
 
+_plain: dict[tuple[str, ...], subprocess.Popen[str]] = {}
+
+
+def plain_process(*preload: str) -> subprocess.Popen[str]:
+    """Return plain CPython with these modules imported; one until they are closed."""
+    if preload not in _plain:
+        _plain[preload] = subprocess.Popen(
+            [sys.executable, "-s", "-P", "-c", PLAIN_CPYTHON, *preload],
+            env=zygote_environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+    return _plain[preload]
+
+
 def close_jails() -> None:
-    """End every jail of `library_jail`."""
+    """End every jail of `library_jail`, and every `plain_process`."""
     while _jails:
         _jails.popitem()[1].close()
+    while _plain:
+        _plain.popitem()[1].communicate(timeout=30)
 
 
 def needed_libraries(source: str) -> tuple[tuple[str, ...], Verdict]:
@@ -119,17 +140,16 @@ def run_plainly(
         json.dumps([source, entry, skeleton.encode(to_node(kwargs)).hex()]) + "\n"
         for source, entry, kwargs in calls
     ]
-    done = subprocess.run(
-        [sys.executable, "-s", "-P", "-c", PLAIN_CPYTHON, *preload],
-        env=zygote_environment(),
-        input="".join(lines),
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=True,
-    )
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    return [(bytes.fromhex(value), error) for value, error in found]
+    process = plain_process(*preload)
+    assert process.stdin
+    assert process.stdout
+    answers = []
+    for line in lines:
+        process.stdin.write(line)
+        process.stdin.flush()
+        value, error = json.loads(process.stdout.readline())
+        answers.append((bytes.fromhex(value), error))
+    return answers
 
 
 def programs_of(library: str) -> list[Any]:
