@@ -4,7 +4,7 @@
 
 Prints a table of the product (`stoilo/**/*.py`; generated bindings left out) beside its
 goals and fails where a figure is beyond its limit. A limit above its goal is a debt: it
-may only be lowered.
+is lowered, and raised only by what a whole new part needs (ADR 68: described libraries).
 """
 
 from __future__ import annotations
@@ -184,18 +184,18 @@ def measure() -> list[Row]:
 
 ENDLESS = float("inf")
 LIMITS: dict[str, tuple[float, float]] = {
-    "files": (0, 560),
-    "lines": (0, 114_500),
+    "files": (0, 602),
+    "lines": (0, 124_500),
     "median": (150, 250),
-    "long": (0, 4),
+    "long": (0, 5),
     "comments": (4.0, ENDLESS),
     "full": (0, 20),
     "server": (0, 12),
     "circles": (0, 0),
     "pairs": (0, 0),
-    "base": (0, 60),
+    "base": (0, 61),
     "codes": (0, 300),
-    "commands": (0, 60),
+    "commands": (0, 62),
 }
 """What may not be exceeded, low to high."""
 
