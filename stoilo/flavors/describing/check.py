@@ -9,18 +9,15 @@ interpreter: what ends that child is a finding.
 from __future__ import annotations
 
 import contextlib
-import operator
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -36,6 +33,7 @@ from stoilo.flavors.describing.probe import (
 )
 from stoilo.flavors.describing.read_list import find_unread, parse_read_list
 from stoilo.flavors.describing.source_scan import Finding
+from stoilo.flavors.manifest import is_described
 from stoilo.sandbox.process.supervisor import zygote_environment
 
 PROBE_S = 900.0
@@ -104,7 +102,8 @@ def check_library(
         budget_s: after how many seconds nothing more is called; None: after all is tried.
 
     Raises:
-        InternalError: ``STO-F011``, the child does not start.
+        InternalError: ``STO-F011``, the child does not start; ``STO-P001``, its `versions`
+            cannot be read.
         UsageError: ``STO-U004``, the read list is broken.
     """
     reasons = parse_read_list(read or "")
@@ -162,7 +161,7 @@ def _misfit(text: str) -> Fault:
 def _version_faults(library: Library, version: str) -> Iterator[Fault]:
     if not version:
         yield _misfit(f"{library.distribution} is not installed")
-    elif not version_holds(library.versions, version):
+    elif not is_described(library, version):
         yield _misfit(
             f"{library.distribution} {version} is installed, "
             f"the file describes {library.versions}"
@@ -346,41 +345,6 @@ def search_path(paths: Iterable[Path]) -> dict[str, str]:
 
 
 _PROBE = "stoilo.flavors.describing.probe"
-
-
-# Versions ------------------------------------------------------------------------------
-
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
-_BOUND = re.compile(r"\s*(==|!=|>=|<=|>|<)\s*([0-9][0-9.]*)\s*")
-
-
-def version_holds(versions: str, version: str) -> bool:
-    """Whether `version` is in a range like ``>=1.17,<1.18``; by its release numbers alone.
-
-    A range that is none holds nothing. Source: Python packaging, version specifiers.
-    """
-    bounds = [_BOUND.fullmatch(part) for part in versions.split(",")]
-    numbers = release_numbers(version)
-    return all(
-        one is not None and _COMPARISONS[one[1]](numbers, release_numbers(one[2]))
-        for one in bounds
-    )
-
-
-def release_numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers that a version begins with, without zeros at the end."""
-    match = re.match(r"[0-9]+(\.[0-9]+)*", version)
-    numbers = [int(part) for part in match[0].split(".")] if match else []
-    while numbers and not numbers[-1]:
-        numbers.pop()
-    return tuple(numbers)
 
 
 def version_range(version: str) -> str:

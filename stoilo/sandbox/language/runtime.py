@@ -23,10 +23,10 @@ from typing import Any, Protocol
 
 import msgspec
 
-from stoilo.core.codec import library_values
 from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level, ModuleRule
+from stoilo.core.libraries import use_types
 from stoilo.sandbox.language.guards import Guards, import_loaded
 from stoilo.sandbox.language.hardening import (
     bind_receivers,
@@ -391,5 +391,5 @@ def prepare_runtime(level: Level) -> LanguageRuntime:
     """Import and build what `level` hands out; slow, once a zygote."""
     seal_text()
     seal_unicode_errors()
-    library_values.use_types(level.travelling_types)
+    use_types(level.travelling_types)
     return LanguageRuntime(level, build_facades(level))

@@ -71,6 +71,6 @@ def test_what_was_found_before_a_crash_is_kept(ask):
 
 def test_slow_library_is_left_when_the_budget_is_spent(ask):
     begin = time.monotonic()
-    report = ask("sum(itertools.repeat(0, 10**8))", budget_s=2)
+    report = ask("sum(itertools.repeat(0, 10**7))", budget_s=0.5)
     assert (report.faults, report.complete) == ((), False)
     assert time.monotonic() - begin < 20
