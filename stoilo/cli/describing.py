@@ -53,6 +53,13 @@ def describe(package: str, modules: tuple[str, ...], output: Path | None) -> Non
 )
 @click.option("--renew", is_flag=True, help="Write what is unread into that list.")
 @click.option("--python", type=FILE, help="Interpreter whose packages are asked.")
+@click.option(
+    "--budget",
+    "budget_s",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Call nothing more after so long. Default: try everything.",
+)
 @JSON
 def check(
     file: Path,
@@ -60,6 +67,7 @@ def check(
     *,
     renew: bool,
     python: Path | None,
+    budget_s: float | None,
     as_json: bool,
 ) -> int:
     """Hold a library's FILE against the package that is installed.
@@ -75,7 +83,7 @@ def check(
     text = ""
     if place.exists() or (read_list is not None and not renew):
         text = read_file(place, _READ_BYTES).decode("utf-8", "replace")
-    report = check_library(library, text, python=python)
+    report = check_library(library, text, python=python, budget_s=budget_s)
     if renew:
         _write(place, _renewed(report, text))
     say(_document(report), _render(report), as_json=as_json)
@@ -112,7 +120,9 @@ def _render(report: Report) -> str:
         lines.append(f"{fault.code}: {fault.message}")
         lines += [f"  {place}" for place in fault.places]
         lines.append(f"  {fault.hint}")
-    tried = f"{report.calls:,} calls, {len(report.dangers)} functions to read"
+    lines += [f"noted: {note}" for note in report.notes]
+    more = "" if report.complete else ", not all of them"
+    tried = f"{report.calls:,} calls{more}, {len(report.dangers)} functions to read"
     sound = "sound" if not report.faults else f"{len(report.faults)} faults"
     head = f"{report.library} {report.version or '(not installed)'}"
     return "\n".join([*lines, f"{head}: {sound}; {tried}"])

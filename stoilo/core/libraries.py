@@ -4,15 +4,17 @@ A level's own list plus the libraries of a task's flavor is what the task may im
 library adds names, types and what its classes let be done; it never touches the kernel
 layer, builtins or limits, so a level's wall is the same with any of them. The shipped ones
 are found by their import names; releases publish others as targets of the policy role.
+Which classes travel as values, and what turns them into nodes, is here too.
 Trusted input, still checked strictly.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import re
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
 
 import msgspec
 
@@ -21,7 +23,7 @@ from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level, ModuleRule, load_levels, merge_modules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from importlib.resources.abc import Traversable
 
 LIBRARY_BYTES = 1 << 20
@@ -209,3 +211,106 @@ def load_libraries(names: Sequence[str] | None = None) -> tuple[Library, ...]:
     """
     found = map(load_library, library_names() if names is None else names)
     return tuple(one for one in found if one is not None)
+
+
+# Values of libraries as nodes and back ------------------------------------------------
+#
+# A frame, a sparse matrix, an estimator is an `Instance` whose class name is the dotted name
+# that the library's file lists under ``travelling_types``. One module a library knows its
+# forms; it is the same on the client, in the jail, for arguments and for results, and runs
+# no code that a node names. Nodes are hostile, whoever sent them.
+
+Node = Any  # as in `stoilo.core.codec.nodes`, which imports this module
+_Instance = Any  # its record of that name
+
+# Import name of a library → the module with its `to_node` and `from_node`
+_CODECS: dict[str, str] = {
+    "PIL": "stoilo.core.codec.images",
+    "pandas": "stoilo.core.codec.frames",
+    "scipy": "stoilo.core.codec.sparse",
+    "sklearn": "stoilo.core.codec.estimators",
+}
+
+
+class LibraryCodec(Protocol):
+    """A module that turns one library's values into nodes."""
+
+    def to_node(
+        self, value: object, name: str, convert: Callable[[object], Node]
+    ) -> _Instance:
+        """Return the node of `value`, whose class is listed as `name`.
+
+        Raises:
+            UsageError: ``STO-D001``, what it holds does not travel.
+        """
+
+    def from_node(self, node: _Instance, convert: Callable[[Node], object]) -> object:
+        """Return the value of `node` (hostile), checked.
+
+        Raises:
+            TrustError: ``STO-D002``, it is no such value.
+        """
+
+
+def listed_name(value: object) -> str:
+    """Return the dotted name under which a library lists the class of `value`, or empty.
+
+    A value can only be a library's when that is loaded, so nothing is imported.
+    """
+    kind = type(value)
+    root = str(getattr(kind, "__module__", "")).partition(".")[0]
+    if root not in _CODECS or root not in sys.modules:
+        return ""
+    return _classes(root).get(kind, "")
+
+
+@functools.cache
+def _classes(root: str) -> dict[type, str]:
+    found: dict[type, str] = {}
+    for name in travelling_types(root):
+        module, _, attribute = name.rpartition(".")
+        kind = getattr(importlib.import_module(module), attribute, None)
+        if isinstance(kind, type):
+            found.setdefault(kind, name)
+    return found
+
+
+def travelling_types(root: str) -> dict[str, str]:
+    """Return the listed types of the library with this import name, with their forms."""
+    if root in _given:
+        return _given[root]
+    library = load_library(root)
+    return dict(library.travelling_types) if library else {}
+
+
+_given: dict[str, dict[str, str]] = {}
+
+
+def use_types(listed: dict[str, str]) -> None:
+    """Let `listed`, a level's travelling types, be all that travel in this process.
+
+    A zygote says so before its jail closes, in which no library's file can be read, and no
+    codec loaded.
+    """
+    _given.update({root: {} for root in _CODECS})
+    for name, form in listed.items():
+        _given.setdefault(name.partition(".")[0], {})[name] = form
+    for root in filter(_given.get, _CODECS):
+        importlib.import_module(_CODECS[root])
+
+
+def has_codec(name: str) -> bool:
+    """Whether the library whose name `name` (hostile) begins with has values at all."""
+    return name.partition(".")[0] in _CODECS
+
+
+def is_listed(name: str) -> bool:
+    """Whether `name`, a node's class name (hostile), is a value's of a described library."""
+    root = name.partition(".")[0]
+    return has_codec(name) and name in travelling_types(root)
+
+
+def codec_of(name: str) -> LibraryCodec:
+    """Return the codec for a class name that `is_listed`."""
+    module = importlib.import_module(_CODECS[name.partition(".")[0]])
+    return cast("LibraryCodec", module)

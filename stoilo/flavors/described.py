@@ -111,24 +111,42 @@ def _misfit(library: Library, reason: str) -> PolicyRefusal:
 # Against what was built ---------------------------------------------------------------
 
 
+CHECK_S = 60.0
+"""After how many seconds of one library's check nothing more of it is called."""
+
+
 def check_installed(
     libraries: Sequence[Library],
     python: Path,  # the build's own interpreter, with the locked wheels
     source: Path,  # the build's copy of our source
-) -> None:
-    """Raise ``STO-P001`` about the first library that is not what its file says there.
+) -> list[str]:
+    """Return a line about each library for the build's log.
 
-    Also when first calls end the process, or import or open something. Each library is
-    checked in a process of its own, which has loaded the others as the runtime has.
+    Each is checked in a process of its own, which has loaded the others as the runtime has;
+    the calls in it have a budget (`CHECK_S`).
+
+    Raises:
+        PolicyRefusal: ``STO-P001``, the first library that is not what its file says there,
+            or whose first calls end the process, or import or open something.
     """
+    lines = []
     loaded = tuple(name for library in libraries for name in library.preload)
     for library in libraries:
         asked = msgspec.structs.replace(library, preload=loaded)
-        report = check_library(asked, None, python=python, paths=(source,), deep=1)
-        faults = report.faults
-        if faults:
+        report = check_library(
+            *(asked, None),
+            python=python,
+            paths=(source,),
+            deep=1,
+            budget_s=CHECK_S,
+        )
+        end = "to the end" if report.complete else "for want of time no more"
+        notes = "".join(f"; {note}" for note in report.notes)
+        lines.append(f"{library.name}: {report.calls} calls tried, {end}{notes}")
+        if faults := report.faults:
             more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
             raise _misfit(library, f"{faults[0].message}{more}")
+    return lines
 
 
 def check_frozen(program: Path, level: str, libraries: Sequence[Library]) -> None:

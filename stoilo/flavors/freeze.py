@@ -91,7 +91,9 @@ def freeze_part(plan: FreezePlan, work: Path, python: Path | None = None) -> Fro
     log = work / "build.log"
     environment, tools = _install(plan, work, python, log)
     source = _copy_source(plan, work)
-    check_installed(plan.libraries, environment / "bin" / "python", source)
+    checked = check_installed(plan.libraries, environment / "bin" / "python", source)
+    with log.open("a", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in checked)
     run_logged(
         [
             str(environment / "bin" / "python"),

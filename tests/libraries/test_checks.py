@@ -6,7 +6,7 @@ import pytest
 
 from stoilo.core.errors import InternalError
 from stoilo.core.libraries import library_names, load_library, parse_library
-from stoilo.flavors.describing.check import check_library, version_holds
+from stoilo.flavors.describing.check import check_library
 from stoilo.flavors.describing.drafting import describe_package
 
 READ = Path(__file__).parent / "read"
@@ -138,10 +138,11 @@ def test_native_crash_at_a_call_is_named_and_the_rest_is_walked(installed):
     )
 
 
+ENDLESS = "import itertools\ndef work():\n    sum(itertools.repeat(0))\n"
+
+
 def test_call_that_never_ends_is_named(installed):
-    source = "def work(x=1):\n    while True:\n        try:\n"
-    source += "            while True: x += 0\n        except BaseException: x = 1\n"
-    ((code, message),) = installed(source, timeout_s=3)
+    ((code, message),) = installed(ENDLESS, timeout_s=3)
     assert (code, "no further than fake.work() in 3 s" in message) == ("STO-S011", True)
 
 
@@ -204,23 +205,6 @@ def test_only_a_reason_covers_a_place(installed, read, faults):
 def test_broken_file_is_refused():
     with pytest.raises(InternalError, match="STO-P001"):
         parse_library(HEAD.replace("versions", "version").encode())
-
-
-@pytest.mark.parametrize(
-    ("versions", "version", "holds"),
-    [
-        (">=1.17,<1.18", "1.17.1", True),
-        (">=1.17,<1.18", "1.18.0rc1", False),
-        (">=1.17,<1.18", "1.16.9", False),
-        (">=2.13, <2.14", "2.13.0+cpu", True),
-        (">=3,<4", "3.0", True),
-        ("==1.4", "1.4.0", True),
-        ("~=1.4", "1.4", False),
-        ("", "1.4", False),
-    ],
-)
-def test_version_is_in_its_range_or_not(versions, version, holds):
-    assert version_holds(versions, version) is holds
 
 
 def test_draft_sorts_names_and_says_where_to_read(installed, tmp_path):

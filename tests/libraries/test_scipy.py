@@ -201,6 +201,16 @@ LIES = [
         "return str(spatial.cKDTree.count_neighbors)",
     ),
     _attack(
+        "reads_a_compiled_method_off_an_urn_s_class",
+        "from scipy import stats",
+        "return str(stats.nchypergeom_fisher.dist.mean)",
+    ),
+    _attack(
+        "asks_an_urn_for_its_class",
+        "from scipy import stats",
+        "return str(type(stats.nchypergeom_wallenius.dist(2, 3, 5, 1.5, 1e-9)).mean)",
+    ),
+    _attack(
         "keeps_the_memory_of_a_solver",
         "import numpy\nfrom scipy.integrate import odeint\nkept = []\n"
         "def slope(y, t):\n    kept.append(y)\n    return -y",

@@ -12,7 +12,6 @@ from stoilo.client.capture.library import is_library_module
 from stoilo.client.capture.library_values import LibraryValues, form_of, parts_of
 from stoilo.client.capture.refusals import refuse, refuse_value
 from stoilo.client.capture.targets import Target, WrapperTarget
-from stoilo.core.codec.library_values import listed_name
 from stoilo.core.codec.nodes import (
     MODULE,
     OPTIMIZER,
@@ -28,6 +27,7 @@ from stoilo.core.codec.nodes import (
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
+from stoilo.core.libraries import listed_name
 from stoilo.core.types import BOUNDS
 
 if TYPE_CHECKING:

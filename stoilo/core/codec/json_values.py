@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from stoilo.core.codec.library_values import is_listed
+from stoilo.core.libraries import is_listed
 from stoilo.core.codec.nodes import (
     Instance,
     Ndarray,

@@ -26,7 +26,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from stoilo.core.codec import library_values
+from stoilo.core import libraries
 from stoilo.core.digests import Buffer
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.types import BOUNDS
@@ -253,8 +253,8 @@ def to_node(
             return node
         if plain and kind in dicts:
             return _convert_dict(item, lambda inner: convert(inner, depth + 1))
-        if name := library_values.listed_name(item):
-            codec = library_values.codec_of(name)
+        if name := libraries.listed_name(item):
+            codec = libraries.codec_of(name)
             return codec.to_node(item, name, lambda inner: convert(inner, depth + 1))
         return refs.to_ref(item, lambda inner: convert(inner, depth + 1))
 
@@ -271,8 +271,8 @@ def from_node(node: Node, refs: References | None = None) -> Any:  # noqa: ANN40
             return item
         if kind in _CONTAINERS:
             return _CONTAINERS[kind](item, convert)
-        if kind is Instance and library_values.is_listed(item.class_name):
-            return library_values.codec_of(item.class_name).from_node(item, convert)
+        if kind is Instance and libraries.is_listed(item.class_name):
+            return libraries.codec_of(item.class_name).from_node(item, convert)
         if kind in _REFERENCES:
             return refs.from_ref(item, convert)
         return _LIBRARY_VALUES[kind](item)

@@ -11,7 +11,6 @@ from datetime import datetime, timedelta, timezone
 
 import msgspec
 
-from stoilo.core.codec.library_values import is_listed
 from stoilo.core.codec.nodes import (
     BlobRef,
     ClassRef,
@@ -26,6 +25,7 @@ from stoilo.core.codec.nodes import (
     item_bytes,
 )
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.core.libraries import is_listed
 from stoilo.core.types import BOUNDS
 
 MAX_EQUAL_HASHES = 64

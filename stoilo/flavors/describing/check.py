@@ -8,32 +8,42 @@ interpreter: what ends that child is a finding.
 
 from __future__ import annotations
 
-import operator
+import contextlib
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from stoilo.core.errors import InternalError
 from stoilo.core.libraries import Library
 from stoilo.flavors.describing.dangers import Danger
-from stoilo.flavors.describing.probe import PLACE_BYTES, Answer, Asked, Question
+from stoilo.flavors.describing.probe import (
+    PLACE_BYTES,
+    Answer,
+    Asked,
+    Progress,
+    Question,
+)
 from stoilo.flavors.describing.read_list import find_unread, parse_read_list
 from stoilo.flavors.describing.source_scan import Finding
+from stoilo.flavors.manifest import is_described
 from stoilo.sandbox.process.supervisor import zygote_environment
 
 PROBE_S = 900.0
 """How long one probe of a library may take, s."""
 
 _MOST_CRASHES = 4
-"""After so many calls that ended the child, no more are looked for."""
+"""After so many calls that ended the child, no more are looked for without a budget."""
+
+_STUCK_S = 5.0
+"""How long one call may be silent where there is a budget, s."""
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -53,6 +63,8 @@ class Report(msgspec.Struct, frozen=True):
     version: str  # that is installed, empty for none
     faults: tuple[Fault, ...]
     calls: int = 0  # that the walk tried
+    complete: bool = True  # the walk came to its end within its budget
+    notes: tuple[str, ...] = ()  # what ended calls with a budget, and is no fault
     dangers: tuple[Danger, ...] = ()  # all that the scan found, read or not
 
     @property
@@ -69,8 +81,15 @@ def check_library(
     paths: Sequence[Path] = (),
     timeout_s: float = PROBE_S,
     deep: int = 2,
+    budget_s: float | None = None,
 ) -> Report:
     """Compare a library's file with the package that an interpreter has.
+
+    With a budget, two things are noted and are no fault: a call that does not come back, and
+    a native crash at a call with arguments that are not of the library's kind
+    (`samples.library_samples` are), or on what such a call gave. A crash at the import,
+    while the level is prepared, at a call without arguments or with honest ones stays one.
+    Each name is tried with honest arguments before any is with others.
 
     Args:
         library: its parsed file.
@@ -80,15 +99,21 @@ def check_library(
         paths: folders that it finds packages in, before its own.
         timeout_s: how long one probe may take, s.
         deep: how many calls deep to walk.
+        budget_s: after how many seconds nothing more is called; None: after all is tried.
 
     Raises:
-        InternalError: ``STO-F011``, the child does not start.
+        InternalError: ``STO-F011``, the child does not start; ``STO-P001``, its `versions`
+            cannot be read.
         UsageError: ``STO-U004``, the read list is broken.
     """
     reasons = parse_read_list(read or "")
-    answer, faults = _probe(library, python, paths, timeout_s, deep)
+    child = _Child(python, search_path(paths), timeout_s, budget_s)
+    question = Question(library, 0, deep, scans=read is not None)
+    answer, faults = child.probe(question)
+    notes = tuple(child.notes)
     if answer is None:
-        return Report(library.name, library.versions, "", tuple(faults))
+        head = (library.name, library.versions, "", tuple(faults))
+        return Report(*head, complete=False, notes=notes)
     found = [as_finding(danger) for danger in answer.dangers]
     unread = set(find_unread(found, reasons)) if read is not None else set()
     faults = [
@@ -102,6 +127,8 @@ def check_library(
     return Report(
         *(library.name, library.versions, answer.version, tuple(faults)),
         calls=answer.calls,
+        complete=answer.complete,
+        notes=notes,
         dangers=answer.dangers,
     )
 
@@ -115,7 +142,8 @@ def try_first_calls(
     library: Library, paths: Sequence[Path] = ()
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return what first calls of all that `library` opens import late, and what failed."""
-    answer, ended = _probe(library, None, paths, PROBE_S, deep=1)
+    child = _Child(None, search_path(paths), PROBE_S, None)
+    answer, ended = child.probe(Question(library, 0, deep=1, scans=False))
     failed = tuple(fault.message for fault in ended)
     if answer is None:
         return (), failed
@@ -133,7 +161,7 @@ def _misfit(text: str) -> Fault:
 def _version_faults(library: Library, version: str) -> Iterator[Fault]:
     if not version:
         yield _misfit(f"{library.distribution} is not installed")
-    elif not version_holds(library.versions, version):
+    elif not is_described(library, version):
         yield _misfit(
             f"{library.distribution} {version} is installed, "
             f"the file describes {library.versions}"
@@ -172,11 +200,14 @@ def _unread_fault(danger: Danger) -> Fault:
     )
 
 
+def _signal(code: int) -> str:
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
 def _ended(code: int, place: str) -> Fault:
-    name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     return Fault(
         "STO-S020",
-        f"native code ended the process ({name}) at {place or 'the start'}",
+        f"native code ended the process ({_signal(code)}) at {place or 'the start'}",
         "withhold it: it would end a volunteer's run",
     )
 
@@ -184,28 +215,122 @@ def _ended(code: int, place: str) -> Fault:
 # The child -----------------------------------------------------------------------------
 
 
-def _probe(
-    library: Library,
-    python: Path | None,
-    paths: Sequence[Path],
-    timeout_s: float,
-    deep: int,
-) -> tuple[Answer | None, list[Fault]]:
-    """Return what the child says, and what ended earlier ones, which skips that place."""
-    ended: dict[str, Fault] = {}
-    environment = zygote_environment() | search_path(paths)
-    while True:
-        with tempfile.TemporaryFile() as notes:
-            question = Question(library, notes.fileno(), deep, skipped=tuple(ended))
-            answer, fault = _ask(question, python, environment, timeout_s)
-            place = os.pread(notes.fileno(), PLACE_BYTES, 0).decode("utf-8", "replace")
-        if fault is None:
-            return answer, list(ended.values())
-        place = place.rstrip()
-        again = place in ended or not place.endswith(("()", "[…]"))
-        ended[place] = _ended(fault, place) if fault else _too_long(place, timeout_s)
-        if again or not fault or len(ended) == _MOST_CRASHES:
-            return None, list(ended.values())
+@dataclass
+class _Child:
+    """The processes in which one library is tried, one after the other.
+
+    Attributes:
+        python: the interpreter; None for this one.
+        environment: beside a zygote's.
+        timeout_s: how long each may take.
+        budget_s: how long all may walk; None for without end.
+        notes: what ended one and is no fault.
+    """
+
+    python: Path | None
+    environment: dict[str, str]
+    timeout_s: float
+    budget_s: float | None
+    notes: list[str] = field(default_factory=list)
+
+    def probe(self, question: Question) -> tuple[Answer | None, list[Fault]]:
+        """Return what a child says, and what ended those before it, which it skips."""
+        faults: dict[str, Fault] = {}
+        skipped: list[str] = []
+        begin = time.monotonic()
+        while True:
+            with tempfile.TemporaryFile() as notes:
+                asked = self._question(question, notes.fileno(), skipped, begin)
+                answer, end = self._ask(asked)
+                place, question = _read_notes(notes.fileno(), question)
+            if end is None:
+                return answer, [*faults.values()]
+            walking = place.startswith(f"{question.library.name}.")
+            if self.budget_s is None or not walking or (end and "(…)" not in place):
+                faults[place] = (
+                    _ended(end, place) if end else _too_long(place, self.timeout_s)
+                )
+            else:
+                self.notes.append(f"{place} {_why(end)}")
+            late = not end and self.budget_s is None
+            again = place in skipped or not walking
+            if again or late or len(faults) == _MOST_CRASHES:
+                return None, [*faults.values()]
+            skipped.append(place)
+
+    def _question(
+        self, question: Question, notes: int, skipped: list[str], begin: float
+    ) -> Question:
+        left_s = self.budget_s and max(0.0, begin + self.budget_s - time.monotonic())
+        return msgspec.structs.replace(
+            question, place=notes, skipped=tuple(skipped), budget_s=left_s
+        )
+
+    def _ask(self, question: Question) -> tuple[Answer | None, int | None]:
+        """Return the child's answer, or its end: an exit code, 0 for too late."""
+        command = [str(self.python or sys.executable), "-s", "-P", "-m", _PROBE]
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            tempfile.TemporaryFile() as given,
+            tempfile.TemporaryFile() as answer,
+            tempfile.TemporaryFile() as said,
+        ):
+            given.write(msgspec.json.encode(question))
+            given.seek(0)
+            process = subprocess.Popen(
+                command,
+                stdin=given,
+                stdout=answer,
+                stderr=said,
+                cwd=folder,
+                env=zygote_environment() | self.environment,
+                pass_fds=(question.place,),
+            )
+            code = self._await(process, question)
+            said.seek(0)
+            answer.seek(0)
+            errors, data = said.read(), answer.read()
+        if code is None:
+            return None, 0
+        if code > 0:  # not the library's doing: it is caught
+            last = errors.decode("utf-8", "replace").strip().splitlines()[-1:]
+            raise InternalError("STO-F011", f"the check broke: {' '.join(last)[:300]}")
+        if code or not data:
+            return None, code or 1
+        return msgspec.json.decode(data, type=Answer), None
+
+    def _await(
+        self, process: subprocess.Popen[bytes], question: Question
+    ) -> int | None:
+        """Return the exit code; None for a child that was killed: it took too long."""
+        end = time.monotonic() + self.timeout_s
+        within = f"{question.library.name}.".encode()
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.wait(0.1)
+            silent_s = time.time() - os.fstat(question.place).st_mtime
+            stuck = self.budget_s is not None and silent_s > _STUCK_S
+            walking = os.pread(question.place, len(within), 0) == within
+            if time.monotonic() > end or (stuck and walking):
+                process.kill()
+                process.wait()
+                return None
+
+
+def _read_notes(notes: int, question: Question) -> tuple[str, Question]:
+    """Return where a child was, and the question that is left."""
+    place = os.pread(notes, PLACE_BYTES, 0).decode("utf-8", "replace").rstrip()
+    data = os.pread(notes, os.fstat(notes).st_size, PLACE_BYTES).partition(b"\n")[0]
+    if not data:
+        return place, question
+    before = msgspec.json.decode(data, type=Progress)
+    return place, msgspec.structs.replace(question, before=before)
+
+
+def _why(code: int) -> str:
+    if not code:
+        return f"did not come back in {_STUCK_S:.0f} s"
+    return f"ended the process ({_signal(code)})"
 
 
 def _too_long(place: str, timeout_s: float) -> Fault:
@@ -219,72 +344,7 @@ def search_path(paths: Iterable[Path]) -> dict[str, str]:
     return {"PYTHONPATH": text} if text else {}
 
 
-def _ask(
-    question: Question,
-    python: Path | None,
-    environment: dict[str, str],
-    timeout_s: float,
-) -> tuple[Answer | None, int | None]:
-    """Return the child's answer, or its end: an exit code, 0 for too late."""
-    command = [str(python or sys.executable), "-s", "-P", "-m", _PROBE]
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            done = subprocess.run(
-                command,
-                input=msgspec.json.encode(question),
-                capture_output=True,
-                cwd=folder,
-                env=environment,
-                pass_fds=(question.place,),
-                timeout=timeout_s,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            return None, 0
-    if done.returncode > 0:  # not the library's doing: it is caught
-        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise InternalError("STO-F011", f"the check broke: {' '.join(last)[:300]}")
-    if done.returncode or not done.stdout:
-        return None, done.returncode or 1
-    return msgspec.json.decode(done.stdout, type=Answer), None
-
-
 _PROBE = "stoilo.flavors.describing.probe"
-
-
-# Versions ------------------------------------------------------------------------------
-
-_COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    ">=": operator.ge,
-    "<=": operator.le,
-    ">": operator.gt,
-    "<": operator.lt,
-}
-_BOUND = re.compile(r"\s*(==|!=|>=|<=|>|<)\s*([0-9][0-9.]*)\s*")
-
-
-def version_holds(versions: str, version: str) -> bool:
-    """Whether `version` is in a range like ``>=1.17,<1.18``; by its release numbers alone.
-
-    A range that is none holds nothing. Source: Python packaging, version specifiers.
-    """
-    bounds = [_BOUND.fullmatch(part) for part in versions.split(",")]
-    numbers = release_numbers(version)
-    return all(
-        one is not None and _COMPARISONS[one[1]](numbers, release_numbers(one[2]))
-        for one in bounds
-    )
-
-
-def release_numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers that a version begins with, without zeros at the end."""
-    match = re.match(r"[0-9]+(\.[0-9]+)*", version)
-    numbers = [int(part) for part in match[0].split(".")] if match else []
-    while numbers and not numbers[-1]:
-        numbers.pop()
-    return tuple(numbers)
 
 
 def version_range(version: str) -> str:

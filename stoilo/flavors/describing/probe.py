@@ -13,11 +13,15 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import math
+import operator
 import os
 import resource
 import signal
 import sys
+import time
 import warnings
+from collections.abc import Iterator
 from importlib import metadata
 from types import ModuleType
 
@@ -27,7 +31,7 @@ from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level, ModuleRule, load_levels
 from stoilo.core.libraries import Library, add_libraries, level_order
 from stoilo.flavors.describing.dangers import Danger, Reach, scan_dangers
-from stoilo.flavors.describing.samples import level_samples
+from stoilo.flavors.describing.samples import level_samples, library_samples
 from stoilo.flavors.describing.source_scan import handed_functions
 from stoilo.flavors.describing.walk import Walk
 from stoilo.sandbox.language.hardening import classes_with_bases
@@ -44,6 +48,24 @@ _OUTSIDE = (
 """How the audit events begin that lead outside the process."""
 
 
+class Asked(msgspec.Struct, frozen=True, order=True):
+    """Something that the jail would have refused, and where it was asked for first."""
+
+    event: str  # of Python's audit hooks
+    what: str
+    place: str
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a walk with a budget came; another process goes on from there."""
+
+    done: int = 0  # names
+    calls: int = 0
+    asked: tuple[Asked, ...] = ()
+    leaks: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()  # ``module:name`` of those that came by
+
+
 class Question(msgspec.Struct, frozen=True):
     """What is to be tried."""
 
@@ -52,14 +74,9 @@ class Question(msgspec.Struct, frozen=True):
     deep: int = 2  # how many calls deep to walk
     call_s: float = 1.0  # after how many seconds a call is stopped
     skipped: tuple[str, ...] = ()  # what the walk leaves out
-
-
-class Asked(msgspec.Struct, frozen=True, order=True):
-    """Something that the jail would have refused, and where it was asked for first."""
-
-    event: str  # of Python's audit hooks
-    what: str
-    place: str
+    budget_s: float | None = None  # after how many seconds the walk ends; None: never
+    before: Progress = Progress()
+    scans: bool = True
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -71,16 +88,17 @@ class Answer(msgspec.Struct, frozen=True):
     leaks: tuple[str, ...] = ()
     dangers: tuple[Danger, ...] = ()
     calls: int = 0
+    complete: bool = True  # nothing was left out for want of time
 
 
 class Watch:
     """Python's audit hook: refuses what leads outside while a library is walked."""
 
-    def __init__(self, notes: int) -> None:
+    def __init__(self, notes: int, before: tuple[Asked, ...] = ()) -> None:
         self.active = False
         self.place = ""
         self._notes = notes
-        self.asked: dict[tuple[str, str], str] = {}
+        self.asked = {(one.event, one.what): one.place for one in before}
 
     def __call__(self, event: str, arguments: tuple[object, ...]) -> None:
         """Note an event and refuse it."""
@@ -101,13 +119,17 @@ class Watch:
         data = place.encode("utf-8", "replace")[:PLACE_BYTES].ljust(PLACE_BYTES)
         os.pwrite(self._notes, data, 0)
 
-    def rows(self) -> tuple[Asked, ...]:
-        """Return what was asked for, but for modules that are not installed anyway."""
-        return tuple(
-            Asked(event, what, place)
-            for (event, what), place in sorted(self.asked.items())
-            if event != "import" or _is_installed(what)
+    def save(self, walk: Walk) -> None:
+        """Write down all that was found, for a process that goes on after this one."""
+        found = Progress(
+            *(walk.done, walk.calls, self.rows(), tuple(sorted(walk.leaks))),
+            tuple(f"{one.__module__}:{one.__qualname__}" for one in walk.classes),
         )
+        os.pwrite(self._notes, msgspec.json.encode(found) + b"\n", PLACE_BYTES)
+
+    def rows(self) -> tuple[Asked, ...]:
+        """Return what was asked for."""
+        return tuple(Asked(*key, place) for key, place in sorted(self.asked.items()))
 
 
 def _is_installed(module: str) -> bool:
@@ -123,7 +145,8 @@ def _is_installed(module: str) -> bool:
 
 def try_library(question: Question) -> Answer:
     """Return what is found of a library, up to the first part that has faults."""
-    watch, library = Watch(question.place), question.library
+    watch = Watch(question.place, question.before.asked)
+    library = question.library
     sys.addaudithook(watch)
     version = _installed(library.distribution)
     faults: list[str] = []
@@ -148,25 +171,52 @@ def try_library(question: Question) -> Answer:
     finally:
         watch.active = False
     watch.note("the scan")
-    dangers = scan_library(library, walk)
-    leaks = tuple(sorted(walk.leaks))
-    return Answer(version, (), watch.rows(), leaks, tuple(dangers), walk.calls)
+    return Answer(
+        version,
+        asked=tuple(
+            one
+            for one in watch.rows()
+            if one.event != "import" or _is_installed(one.what)
+        ),
+        leaks=tuple(sorted(walk.leaks)),
+        dangers=tuple(scan_library(library, walk)) if question.scans else (),
+        calls=walk.calls,
+        complete=not walk.is_late,
+    )
 
 
 def _prepare_walk(question: Question, watch: Watch) -> Walk:
-    library = question.library
+    library, before = question.library, question.before
     level = load_levels()[level_order(library)]
     runtime = prepare_runtime(add_libraries(level, (library,)))
-    samples = level_samples(level.name, (library.name, *library.needs))
-    samples()  # they import what they need
+    samples = level_samples(level.name)
+    honest = library_samples((library.name, *library.needs))
+    samples(), honest()  # they import what they need
+    budget_s = math.inf if question.budget_s is None else question.budget_s
     return Walk(
         runtime,
         samples,
+        leaks=set(before.leaks),
+        calls=before.calls,
         deep=question.deep,
         call_s=question.call_s,
         skipped=frozenset(question.skipped),
         note=watch.note,
+        classes=dict.fromkeys(_known_classes(before.classes)),
+        honest=honest,
+        until=time.monotonic() + budget_s,
+        done=before.done,
+        save=watch.save,
     )
+
+
+def _known_classes(names: tuple[str, ...]) -> Iterator[type]:
+    for name in names:
+        module, _, path = name.partition(":")
+        with contextlib.suppress(AttributeError, KeyError):  # made while it ran
+            found = operator.attrgetter(path)(sys.modules[module])
+            if isinstance(found, type):
+                yield found
 
 
 def _installed(distribution: str) -> str:

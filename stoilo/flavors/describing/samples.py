@@ -125,13 +125,16 @@ _LIBRARIES: dict[str, Callable[[], list[Sample]]] = {
 }
 
 
-def level_samples(
-    level: str, libraries: Iterable[str] = ()
-) -> Callable[[], list[Sample]]:
-    """Return what makes the samples of a level, and of libraries by import name.
+def level_samples(level: str) -> Callable[[], list[Sample]]:
+    """Return what makes the samples of a level.
 
     They are new ones for every call: a method may have changed the last.
     """
-    own = [_LIBRARIES[name] for name in sorted(set(libraries)) if name in _LIBRARIES]
-    makers = (*_LEVELS[level], *own)
+    makers = _LEVELS[level]
     return lambda: [sample for make in makers for sample in make()]
+
+
+def library_samples(libraries: Iterable[str]) -> Callable[[], list[Sample]]:
+    """Return what makes those of libraries, by import name, and the empty ones."""
+    own = [_LIBRARIES[name] for name in sorted(set(libraries)) if name in _LIBRARIES]
+    return lambda: [(), *(sample for make in own for sample in make())]

@@ -15,7 +15,9 @@ import importlib.machinery
 import inspect
 import io
 import itertools
+import math
 import signal
+import time
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -77,6 +79,8 @@ class Walk:
     Attributes:
         runtime: the level, prepared.
         samples: makes the arguments to call with.
+        honest: makes those that fit what is walked, and the empty ones; places of calls
+            with others, and of what these gave, have ``(…)`` in them. None: all are alike.
         lines: type or class → its plain names.
         leaks: roads to what no task may have.
         depths: where each thing was seen first.
@@ -86,6 +90,10 @@ class Walk:
         skipped: what is not done, as `note` was told.
         note: told each path before something is done with it.
         classes: every class that came by, or an instance of it.
+        until: when to stop, in `time.monotonic`'s seconds. Everything is walked with honest
+            arguments alone first where there is such a time.
+        done: how many names are walked; an earlier walk's are passed over.
+        save: told after each name.
     """
 
     runtime: LanguageRuntime
@@ -99,18 +107,40 @@ class Walk:
     skipped: frozenset[str] = frozenset()
     note: Callable[[str], object] = id
     classes: dict[type, None] = field(default_factory=dict)
+    honest: Callable[[], list[Sample]] | None = None
+    until: float = math.inf
+    done: int = 0
+    save: Callable[[Walk], object] = id
+    careful: bool = False  # honest arguments alone, now
+
+    @property
+    def is_late(self) -> bool:
+        """Whether nothing more is to be looked at."""
+        return time.monotonic() >= self.until
 
     def start(self, within: str = "") -> None:
         """Walk every name of every façade, or of the modules of one package."""
         facades = self.runtime.facades.modules
         own = set(map(id, facades.values()))
         self.allowed_modules = own
-        for dotted, facade in sorted(facades.items()):
-            if within and dotted.partition(".")[0] != within:
-                continue
-            for name, value in sorted(vars(facade).items()):
-                if not name.startswith("__") and id(value) not in own:
-                    self.visit(f"{dotted}.{name}", value, 0, (dotted, name))
+        names = [
+            (dotted, name, value)
+            for dotted, facade in sorted(facades.items())
+            if not within or dotted.partition(".")[0] == within
+            for name, value in sorted(vars(facade).items())
+            if not name.startswith("__") and id(value) not in own
+        ]
+        passes = (True, False) if self.until < math.inf else (False,)
+        steps = [*itertools.product(passes, names)]
+        for careful, (dotted, name, value) in steps[self.done :]:
+            if careful is not self.careful:
+                self.careful = careful
+                self.depths.clear()
+            self.visit(f"{dotted}.{name}", value, 0, (dotted, name))
+            if self.is_late:
+                return
+            self.done += 1
+            self.save(self)
 
     def visit(self, path: str, value: Any, depth: int, key: object) -> None:
         """Record `value`, follow its attributes and items, call it if that is allowed."""
@@ -118,7 +148,7 @@ class Walk:
             key = ("class", value)
         elif not callable(value) or not isinstance(key, tuple):
             key = ("instance", type(value))
-        if self.depths.get(key, self.deep + 1) <= depth:
+        if self.depths.get(key, self.deep + 1) <= depth or self.is_late:
             return
         self.depths[key] = depth
         if self.is_leak(value):
@@ -164,6 +194,8 @@ class Walk:
     def follow(self, path: str, value: Any, depth: int) -> None:
         """Visit attributes and the first items."""
         for name in plain_names(value):
+            if f"{path}.{name}" in self.skipped:
+                continue
             self.note(f"{path}.{name}")
             try:
                 with bounded(self.call_s):
@@ -192,12 +224,24 @@ class Walk:
             or (path.startswith("queue.") and name in WAITING)
         ):
             return
-        self.note(f"{path}()")
-        for sample in self.samples():
+        if self.honest:
+            self.try_samples(f"{path}()", value, depth, self.honest)
+        place = f"{path}(…)" if self.honest else f"{path}()"
+        if place not in self.skipped and not self.careful:
+            self.try_samples(place, value, depth, self.samples)
+
+    def try_samples(
+        self, place: str, value: Any, depth: int, samples: Callable[[], list[Sample]]
+    ) -> None:
+        """Call with each sample and visit what comes back."""
+        for sample in samples():
+            if self.is_late:
+                return
+            self.note(place)
             self.calls += 1
             try:
                 with bounded(self.call_s):
                     result = value(*sample)
             except BaseException:  # noqa: BLE001, S112 - most samples do not fit
                 continue
-            self.visit(f"{path}()", result, depth + 1, None)
+            self.visit(place, result, depth + 1, None)

@@ -23,7 +23,6 @@ from typing import Any, Protocol
 
 import msgspec
 
-from stoilo.core.codec import library_values
 from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level, ModuleRule
@@ -391,5 +390,4 @@ def prepare_runtime(level: Level) -> LanguageRuntime:
     """Import and build what `level` hands out; slow, once a zygote."""
     seal_text()
     seal_unicode_errors()
-    library_values.use_types(level.travelling_types)
     return LanguageRuntime(level, build_facades(level))

@@ -279,7 +279,24 @@ def _from_histogram(histogram: Any, *, density: Any = None) -> Any:
     return stats.rv_histogram(histogram, density=density)
 
 
+def _check_urn(generator: Any) -> None:
+    # Its methods are compiled and believe any ``self``: the class is never shown
+    real, holds = generator.dist, generator._argcheck  # noqa: SLF001 - as the library asks
+
+    def urn(
+        drawn: Any, first: Any, total: Any, odds: Any, _accuracy: Any = None
+    ) -> Any:
+        if not np.all(holds(total, first, drawn, odds)):
+            raise ValueError("an urn has no such contents")
+        made = real(drawn, first, total, odds, 1e-12)
+        return SimpleNamespace(probability=made.probability, moments=made.moments)
+
+    type(generator).dist = staticmethod(urn)
+
+
 def _build_stats(_level: Level) -> dict[str, object]:
+    for generator in (stats.nchypergeom_fisher, stats.nchypergeom_wallenius):
+        _check_urn(generator)
     choose = _distn_infrastructure._fit_determine_optimizer  # noqa: SLF001 - exchanged in the library
     _distn_infrastructure._fit_determine_optimizer = lambda given: choose(  # noqa: SLF001 - likewise
         exact_text(given)

@@ -27,6 +27,7 @@ from stoilo.core.codec.nodes import from_node
 from stoilo.core.codec.reader import DATA_BOUNDS
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.levels import Level
+from stoilo.core.libraries import use_types
 from stoilo.core.types import RunStatus
 from stoilo.sandbox.language.rules import TASK_MODULE
 from stoilo.sandbox.language.runtime import (
@@ -134,6 +135,7 @@ class EndedError(Exception):
 
 def prepare(level: Level) -> None:
     """Import and build everything that runs at `level` need (in the zygote)."""
+    use_types(level.travelling_types)
     _runtimes[:] = [prepare_runtime(level)]
     stop_clock()
     sys.meta_path.insert(0, LATE_IMPORTS)

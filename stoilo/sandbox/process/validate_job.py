@@ -20,6 +20,7 @@ import msgspec
 from stoilo.core.codec import skeleton
 from stoilo.core.errors import StoiloError, TrustError
 from stoilo.core.levels import Level
+from stoilo.core.libraries import use_types
 from stoilo.sandbox.language.rules import TASK_MODULE
 from stoilo.sandbox.language.runtime import (
     LanguageRuntime,
@@ -55,6 +56,7 @@ class ValidatorRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def prepare(level: Level) -> None:
     """Import and build everything that validators at `level` need (in the zygote)."""
+    use_types(level.travelling_types)
     _runtimes[:] = [prepare_runtime(level)]
     stop_clock()
 

@@ -22,6 +22,7 @@ from stoilo.core.libraries import (
     load_libraries,
     parse_library,
 )
+from stoilo.flavors.described import flavor_level
 from stoilo.flavors.manifest import (
     find_flavor,
     held_libraries,
@@ -100,20 +101,8 @@ def _installed() -> Iterator[Offered]:
 
 
 def _shipped(flavor: FlavorManifest, libraries: tuple[Library, ...]) -> Offered:
-    level = _narrowest(flavor, libraries)
+    level = flavor_level(flavor)
     return Offered(flavor.name, flavor.digest, flavor.alias, level, libraries)
-
-
-def _narrowest(flavor: FlavorManifest, libraries: tuple[Library, ...]) -> str:
-    """Return the narrowest level that may use all of a shipped flavor; empty for none."""
-    wanted = {one.partition(".")[0] for one in flavor.modules}
-    wanted -= {one.name for one in libraries}
-    lowest = max(map(level_order, libraries), default=0)
-    for level in load_levels():
-        opened = {one.partition(".")[0] for one in level.modules}
-        if level.order >= lowest and wanted <= opened:
-            return level.name
-    return ""
 
 
 @functools.lru_cache(maxsize=256)

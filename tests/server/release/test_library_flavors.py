@@ -163,7 +163,6 @@ def test_installed_flavor_counts_where_its_libraries_are_installed(trust, monkey
         ((), "pure"),
         (("numpy", "scipy"), "numeric"),
         (("numpy", "torch", "scipy"), "tensor"),
-        (("unheard_of",), ""),
     ],
 )
 def test_shipped_flavor_is_made_for_the_narrowest_level_that_may_use_it(modules, level):

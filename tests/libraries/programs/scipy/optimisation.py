@@ -128,3 +128,15 @@ def programs_with_options(args):
     found = linprog([-1, -2], A_ub=[[1, 1]], b_ub=[4], options={"presolve": False})
     whole = milp([-1], bounds=Bounds(0, 3.5), integrality=1, options={"node_limit": 9})
     return found.x.tolist(), whole.x.tolist(), found.message
+
+
+def minimises_without_derivatives(args):
+    def fun(x):
+        return float((x[0] - 1) ** 2 + (x[1] + 2) ** 2)
+
+    above = LinearConstraint([1.0, 1.0], 0.0, 5.0)
+    found = [
+        minimize(fun, [0.0, 0.5], method=method, constraints=above)
+        for method in ("COBYLA", "COBYQA")
+    ]
+    return [(one.x.tolist(), one.fun, one.success) for one in found]

@@ -126,3 +126,11 @@ def distributions_by_quadrature(args):
     )
     values = [float(one.cdf(0.4)) for one in found]
     return values, stats.tukey_hsd([1.0, 2, 3], [2.0, 3, 5]).pvalue.tolist()
+
+
+def draws_from_uneven_urns(args):
+    urns = (stats.nchypergeom_fisher, stats.nchypergeom_wallenius)
+    return [
+        (urn.pmf(range(5), 20, 7, 12, 2.5).tolist(), urn.stats(20, 7, 12, 0.5))
+        for urn in urns
+    ] + [urns[0].rvs(20, 7, 12, 1.5, size=4, random_state=1).tolist()]

@@ -1,0 +1,76 @@
+"""A check with a budget ends in time, and says what it left out."""
+
+import time
+
+import pytest
+
+from stoilo.core.libraries import parse_library
+from stoilo.flavors.describing import check
+from stoilo.flavors.describing.check import check_library
+
+HEAD = """
+name = "fake"
+distribution = "fake-library"
+versions = ">=1.4,<1.5"
+level = "pure"
+summary = "fake: for tests."
+preload = ["fake"]
+[modules."fake"]
+names = ["other", "work"]
+"""
+ENDLESS = "sum(itertools.repeat(0))"  # in C: no signal stops it
+CRASH = "ctypes.string_at(0)"
+
+
+@pytest.fixture
+def ask(tmp_path, monkeypatch):
+    """Install a package with `work`, and `other` before it, and check it."""
+    monkeypatch.setattr(check, "_STUCK_S", 1.0)
+    info = tmp_path / "fake_library-1.4.2.dist-info"
+    info.mkdir()
+    facts = "Metadata-Version: 2.1\nName: fake-library\nVersion: 1.4.2\n"
+    (info / "METADATA").write_text(facts)
+
+    def ask(work, other="return 1", budget_s=30):
+        source = f"import ctypes, itertools\ndef work(*values):\n    {work}\n"
+        (tmp_path / "fake.py").write_text(source + f"def other():\n    {other}\n")
+        library, paths = parse_library(HEAD.encode()), [tmp_path]
+        return check_library(library, None, paths=paths, deep=1, budget_s=budget_s)
+
+    return ask
+
+
+def test_all_is_called_within_the_budget(ask):
+    report = ask("return 1")
+    assert (report.faults, report.notes, report.complete) == ((), (), True)
+    assert report.calls > 0
+
+
+def test_call_that_never_ends_is_noted_and_the_rest_is_called(ask):
+    report = ask("return 1", other=ENDLESS)
+    assert report.notes == ("fake.other() did not come back in 1 s",)
+    assert (report.faults, report.complete, report.version) == ((), True, "1.4.2")
+
+
+def test_crash_without_arguments_is_a_fault(ask):
+    (fault,) = ask(CRASH).faults
+    assert (fault.code, "SIGSEGV" in fault.message) == ("STO-S020", True)
+
+
+def test_crash_with_arguments_of_another_kind_is_noted(ask):
+    report = ask(f"values and {CRASH}")
+    assert report.notes == ("fake.work(…) ended the process (SIGSEGV)",)
+    assert report.faults == ()
+
+
+def test_what_was_found_before_a_crash_is_kept(ask):
+    report = ask(f"values and {CRASH}", other="open('/etc/hosts')")
+    (fault,) = report.faults
+    assert "fake.other() opens /etc/hosts" in fault.message
+
+
+def test_slow_library_is_left_when_the_budget_is_spent(ask):
+    begin = time.monotonic()
+    report = ask("sum(itertools.repeat(0, 10**7))", budget_s=0.5)
+    assert (report.faults, report.complete) == ((), False)
+    assert time.monotonic() - begin < 20
