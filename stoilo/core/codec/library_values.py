@@ -87,11 +87,15 @@ _given: dict[str, dict[str, str]] = {}
 def use_types(listed: dict[str, str]) -> None:
     """Let `listed`, a level's travelling types, be all that travel in this process.
 
-    A zygote says so before its jail closes, in which no library's file can be read.
+    A zygote says so before its jail closes, in which no file can be read: what knows the
+    values' forms is imported now.
     """
     _given.update({root: {} for root in _CODECS})
     for name, form in listed.items():
         _given.setdefault(name.partition(".")[0], {})[name] = form
+    for root in _CODECS:
+        if _given[root]:
+            codec_of(root)
 
 
 def has_codec(name: str) -> bool:
