@@ -148,7 +148,12 @@ REFUSED = [
         {},
         ["line ", "module xgboost is not open", "stoilo flavor describe xgboost"],
     ),
-    (solved, {"flavor": "numeric"}, {}, ["flavor numeric lacks scipy", "scipy (level"]),
+    (
+        solved,
+        {"flavor": "numeric"},
+        {},
+        ["flavor numeric lacks scipy", "leave flavor= out", "scipy (level"],
+    ),
     (
         echo,
         {"flavor": "scipy"},
