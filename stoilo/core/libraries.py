@@ -45,6 +45,8 @@ class Library(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # opened by this
     needs: tuple[_ImportName, ...] = ()
     preload: tuple[str, ...] = ()
+    # import name of another library → what is preloaded where a flavor holds both
+    together: dict[_ImportName, tuple[str, ...]] = {}
     modules: dict[str, ModuleRule] = {}
     travelling_types: dict[str, str] = {}
     members: dict[str, tuple[str, ...]] = {}
@@ -109,7 +111,7 @@ def add_libraries(level: Level, libraries: Iterable[Library]) -> Level:
             raise InternalError("STO-P001", f"{one.name} needs level {one.level}")
         level = msgspec.structs.replace(
             level,
-            preload=level.preload + one.preload,
+            preload=level.preload + one.preload + preloaded_together(one, chosen),
             modules=merge_modules(level.modules, one.modules),
             travelling_types=level.travelling_types | one.travelling_types,
             members=level.members | one.members,
@@ -118,6 +120,12 @@ def add_libraries(level: Level, libraries: Iterable[Library]) -> Level:
             libraries=(*level.libraries, one.digest),
         )
     return level
+
+
+def preloaded_together(library: Library, chosen: Iterable[Library]) -> tuple[str, ...]:
+    """Return what `library` preloads because of others among `chosen`."""
+    names = (library.together.get(one.name, ()) for one in chosen)
+    return tuple(name for part in names for name in part)
 
 
 def _check_adds(level: Level, library: Library) -> None:

@@ -3,7 +3,8 @@
 Plain where JSON is exact, else an object with one key: ``$tuple``, ``$set``,
 ``$frozenset``, ``$bytes`` (base64), ``$complex`` [re, im], ``$float`` "nan"|"inf"|"-inf",
 ``$int`` decimal beyond 2^53, ``$datetime`` (ISO), ``$ndarray``|``$tensor`` {dtype, shape,
-data: base64 little-endian or nested lists} and ``$dict`` [[k, v] ...].
+data: base64 little-endian or nested lists}, ``$dict`` [[k, v] ...], and of described libraries
+``$library`` {type: dotted class name, state: an object of its parts}.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
+from stoilo.core.codec.library_values import is_listed
 from stoilo.core.codec.nodes import (
+    Instance,
     Ndarray,
     Node,
     NumpyScalar,
@@ -125,6 +128,13 @@ def _render_array(node: Ndarray | Tensor) -> Any:  # noqa: ANN401
     return {form: {"dtype": node.dtype, "shape": shape, "data": _base64(node.data)}}
 
 
+def _render_library(node: Instance) -> Any:  # noqa: ANN401
+    if node.base is not None or not is_listed(node.class_name):
+        raise UsageError("STO-D009", f"a {node.class_name[:64]} has no JSON form")
+    state = {name: render_json_value(part) for name, part in node.state.items()}
+    return {"$library": {"type": node.class_name, "state": state}}
+
+
 def _items(form: str) -> Callable[[Any], Any]:
     return lambda items: {form: [render_json_value(item) for item in items]}
 
@@ -148,6 +158,7 @@ _RENDERERS: dict[type, Callable[[Any], Any]] = {
     datetime: lambda moment: {"$datetime": moment.isoformat()},
     Ndarray: _render_array,
     Tensor: _render_array,
+    Instance: _render_library,
     NumpyScalar: lambda item: _render_array(Ndarray(item.dtype, (), item.data)),
 }
 
@@ -274,6 +285,16 @@ def _parse_array(body: Any) -> tuple[str, tuple[int, ...], bytes]:  # noqa: ANN4
     return dtype, shape, data
 
 
+def _parse_library(body: Any) -> Instance:  # noqa: ANN401
+    parts = dict(_expect(body, _Pairs, "$library"))
+    if set(parts) != {"type", "state"} or not is_listed(str(parts["type"])):
+        raise UsageError(
+            "STO-D009", "$library takes the type of a library, and its state"
+        )
+    state = _expect(parts["state"], _Pairs, "the state of a library's value")
+    return Instance(parts["type"], {name: _parse(part) for name, part in state})
+
+
 _PARSERS: dict[str, Callable[[Any], Node]] = {
     "$tuple": lambda body: tuple(map(_parse, _expect(body, list, "$tuple"))),
     "$set": _parse_set(set, "$set"),
@@ -286,4 +307,5 @@ _PARSERS: dict[str, Callable[[Any], Node]] = {
     "$ndarray": lambda body: Ndarray(*_parse_array(body)),
     "$tensor": lambda body: Tensor(*_parse_array(body)),
     "$dict": _parse_pairs,
+    "$library": _parse_library,
 }

@@ -87,15 +87,14 @@ _given: dict[str, dict[str, str]] = {}
 def use_types(listed: dict[str, str]) -> None:
     """Let `listed`, a level's travelling types, be all that travel in this process.
 
-    A zygote says so before its jail closes, in which no file can be read: what knows the
-    values' forms is imported now.
+    A zygote says so before its jail closes, in which no library's file can be read, and no
+    codec loaded.
     """
     _given.update({root: {} for root in _CODECS})
     for name, form in listed.items():
         _given.setdefault(name.partition(".")[0], {})[name] = form
-    for root in _CODECS:
-        if _given[root]:
-            codec_of(root)
+    for root in filter(_given.get, _CODECS):
+        importlib.import_module(_CODECS[root])
 
 
 def has_codec(name: str) -> bool:

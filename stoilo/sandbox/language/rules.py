@@ -275,7 +275,7 @@ class Closed:
         raise GuardError(
             "STO-G101",
             f"the attribute {self._name!r} of a {self._owner} is out of reach",
-            hint="a task sees the public interface of library objects only",
+            hint="its level or library withholds it: `stoilo policy show NAME` says why",
         )
 
     def __set__(self, instance: object, value: object) -> NoReturn:

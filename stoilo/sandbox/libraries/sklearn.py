@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import importlib
 import itertools
 import sys
 import time
@@ -23,7 +22,7 @@ from typing import Any, NoReturn, Self
 import joblib  # type: ignore[import-untyped]  # it ships no types
 import numpy as np
 import sklearn
-from sklearn import base, datasets, linear_model, preprocessing
+from sklearn import base, datasets, preprocessing
 from sklearn.compose import _column_transformer
 from sklearn.datasets import _base as dataset_files
 from sklearn.ensemble import _gb, _stacking
@@ -354,18 +353,20 @@ def _close_files() -> None:
 
 def _below(cls: Any) -> Iterator[Any]:
     for child in type.__subclasses__(cls):
-        yield from (child, *_below(child))
+        yield child
+        yield from _below(child)
 
 
 def _warm_up() -> None:
     # Run what makes the library import or look at the machine once
     data, classes = np.arange(12.0).reshape(6, 2), [0, 1] * 3
-    scaler, model = preprocessing.StandardScaler(), linear_model.LogisticRegression()
-    made = sklearn.pipeline.make_pipeline(scaler, model)
-    made.fit(data, classes).score(data, classes)
-    if "pandas" in sys.modules:  # what reads the first frame imports
-        importlib.import_module("narwhals._pandas_like.namespace")
-    repr(from_node(to_node(made)))
+    made = sklearn.pipeline.make_pipeline(
+        preprocessing.StandardScaler(), sklearn.linear_model.LogisticRegression()
+    )
+    repr(made.fit(data, classes))
+    made.score(data, classes)
+    sklearn.cluster.KMeans(2, n_init=1, random_state=0).fit(data)
+    from_node(to_node(made))
 
 
 def prepare_sklearn() -> None:

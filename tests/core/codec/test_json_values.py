@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stoilo.core.codec.json_values import parse_json_value, render_json_value
-from stoilo.core.codec.nodes import FunctionRef, Ndarray
+from stoilo.core.codec.nodes import FunctionRef, Instance, Ndarray
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import UsageError
 from tests.support.strategies import arrays, plain_values
@@ -87,3 +87,17 @@ def test_bad_json_is_a_usage_error(text):
 def test_reference_has_no_json_form():
     with pytest.raises(UsageError, match="STO-D009"):
         render_json_value([FunctionRef("f")])
+
+
+def test_value_of_a_described_library_survives_json():
+    node = Instance("pandas.Series", {"data": (1, 2), "name": None})
+    form = render_json_value(node)
+    assert form["$library"]["type"] == "pandas.Series"
+    assert parse_json_value(json.dumps(form)) == node
+
+
+@pytest.mark.parametrize("name", ["os.system", "pandas.io", "Own", ""])
+def test_library_form_names_what_a_library_lists_only(name):
+    text = json.dumps({"$library": {"type": name, "state": {}}})
+    with pytest.raises(UsageError, match="STO-D009"):
+        parse_json_value(text)

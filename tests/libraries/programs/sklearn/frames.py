@@ -1,48 +1,78 @@
-"""Models over frames of pandas, columns by name."""
+"""Estimators over pandas' frames: what most notebooks do."""
 
 import numpy as np
 import pandas as pd
-from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.inspection import permutation_importance
+from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 
 
 def _table():
-    rng = np.random.default_rng(3)
-    table = pd.DataFrame({"x": rng.normal(size=60), "y": rng.normal(size=60)})
-    table["kind"] = pd.Categorical(["a", "b", "c"] * 20)
-    table["label"] = (table["x"] + table["y"] > 0).astype(int)
-    return table
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame(rng.normal(size=(80, 3)), columns=["age", "income", "debt"])
+    table["city"] = rng.choice(["Bern", "Graz", "Linz"], 80)
+    table["kind"] = table["city"].astype("category")
+    table.loc[table["age"] > 1.5, "age"] = np.nan
+    return table, (table["income"] > table["debt"]).astype(int)
 
 
-def _columns():
-    numbers, words = StandardScaler(), OneHotEncoder(sparse_output=False)
-    return ColumnTransformer([("n", numbers, ["x", "y"]), ("w", words, ["kind"])])
+def columns_by_kind(args):
+    table, label = _table()
+    numbers = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    columns = ColumnTransformer(
+        [
+            ("numbers", numbers, make_column_selector(dtype_include=np.number)),
+            ("words", OneHotEncoder(handle_unknown="ignore"), ["city", "kind"]),
+        ]
+    )
+    model = make_pipeline(columns, LogisticRegression()).fit(table, label)
+    return model.predict_proba(table), model[:-1].get_feature_names_out().tolist()
 
 
-def columns_of_two_kinds(args):
-    table, columns = _table(), _columns()
-    return columns.fit_transform(table), list(columns.get_feature_names_out())
+def frames_out(args):
+    table, _ = _table()
+    scaler = StandardScaler().set_output(transform="pandas")
+    return scaler.fit_transform(table[["income", "debt"]])
 
 
-def a_frame_out_of_a_scaler(args):
-    return StandardScaler().set_output(transform="pandas").fit_transform(_table()[["x"]])
-
-
-def forest_over_columns(args):
-    table = _table()
-    forest = RandomForestClassifier(5, random_state=0)
-    model = make_pipeline(_columns(), forest)
-    here, there = train_test_split(table, random_state=1)
-    model.fit(here, here["label"])
-    return model.predict_proba(there), cross_val_score(model, table, table["label"])
+def names_of_features(args):
+    table, label = _table()
+    model = RandomForestClassifier(n_estimators=5, random_state=0)
+    model.fit(table[["income", "debt"]], label)
+    return model.feature_names_in_.tolist(), model.feature_importances_
 
 
 def search_over_a_frame(args):
-    table = _table()
-    search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0, 10.0]}, cv=3)
-    search.fit(table[["x", "y"]], table["label"])
-    return search.best_params_, search.best_score_, list(search.feature_names_in_)
+    table, label = _table()
+    search = GridSearchCV(LogisticRegression(), {"C": [0.1, 1.0]}, cv=3)
+    search.fit(table[["income", "debt"]], label)
+    results = pd.DataFrame(search.cv_results_)
+    return results[["param_C", "mean_test_score", "rank_test_score"]]
+
+
+def split_and_score(args):
+    table, label = _table()
+    train, test, seen, kept = train_test_split(
+        table[["income", "debt"]], label, random_state=0, stratify=label
+    )
+    model = LinearRegression().fit(train, seen)
+    return model.score(test, kept), test.index, cross_val_score(model, train, seen)
+
+
+def boosted_and_permuted(args):
+    table, label = _table()
+    model = HistGradientBoostingClassifier(max_iter=5).fit(table[["age", "debt"]], label)
+    found = permutation_importance(
+        model, table[["age", "debt"]], label, n_repeats=2, random_state=0
+    )
+    return found.importances_mean, model.predict(table[["age", "debt"]])
+
+
+def encoded_words(args):
+    table, _ = _table()
+    return OrdinalEncoder().fit_transform(table[["city", "kind"]])
