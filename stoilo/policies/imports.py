@@ -179,7 +179,10 @@ def _attribute_needs(tree: ast.Module) -> Iterator[Need]:
 
 
 def _module_names(tree: ast.Module) -> dict[str, str]:
-    """Return local name → dotted module for names bound by one kind of import only."""
+    """Return local name → dotted module for names bound by one kind of import only.
+
+    ``from`` imports count for described libraries, whose files say what is withheld and why.
+    """
     meanings: dict[str, str] = {}
     bound: Counter[str] = Counter(_bound_names(tree))
     imported: Counter[str] = Counter()
@@ -192,7 +195,15 @@ def _module_names(tree: ast.Module) -> dict[str, str]:
                     imported[name] += 1
                 bound[name] += 1
         elif isinstance(node, ast.ImportFrom):
-            bound.update(alias.asname or alias.name for alias in node.names)
+            described = load_library((node.module or "").partition(".")[0])
+            for (
+                alias
+            ) in node.names:  # a module or not: where it is none, no level says so
+                name = alias.asname or alias.name
+                target = f"{node.module}.{alias.name}"
+                if described and meanings.setdefault(name, target) == target:
+                    imported[name] += 1
+                bound[name] += 1
     return {
         name: module
         for name, module in meanings.items()

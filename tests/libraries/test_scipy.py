@@ -1,8 +1,10 @@
 """scipy: research programs give plain CPython's very answer, attacks are stopped."""
 
 import pytest
+from scipy import sparse
 
 from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import from_node
 from stoilo.core.types import RunStatus
 from tests.support.libraries import (
     assert_stopped,
@@ -15,6 +17,19 @@ from tests.support.libraries import (
 @pytest.mark.parametrize(("path", "name"), programs_of("scipy"))
 def test_program_gives_the_plain_answer(path, name):
     check_program(path, name)
+
+
+TWICE = """
+def run(args):
+    return args["matrix"] + args["matrix"]
+"""
+
+
+def test_a_sparse_array_goes_in_and_comes_out_of_a_jail_that_opens_scipy_alone():
+    matrix = sparse.random_array((9, 7), density=0.2, rng=1, format="csr")
+    outcome = run_jailed(TWICE, "run", {"matrix": matrix}, ["scipy"])
+    found = from_node(skeleton.decode(outcome.value))
+    assert abs(found - 2 * matrix).nnz == 0
 
 
 def _attack(name, head, *body):

@@ -147,6 +147,15 @@ def test_library_that_a_flavor_holds_is_named_in_the_verdict() -> None:
     assert verdict.libraries == ("scipy",)
 
 
+def test_a_name_read_off_a_module_of_a_library_is_refused_with_the_reason() -> None:
+    text = b"from sklearn import datasets\ndef f(call):\n    return datasets.fetch_openml(1)"
+    [finding] = judge(GateRequest(text)).findings
+    assert (finding.line, finding.hint) == (
+        3,
+        "sklearn.datasets.fetch_openml is withheld: downloads",
+    )
+
+
 def test_argument_type_alone_needs_its_library() -> None:
     request = GateRequest(b"def f(args): return args", argument_types=("scipy.x.Y",))
     verdict = judge(request)

@@ -188,7 +188,11 @@ def _smallest(
     ]
     if not fitting:
         what = f" with {' and '.join(sorted(libraries))}" if libraries else ""
-        raise _refused(f"the project has no flavor for level {level}{what}", offered)
+        raise _refused(
+            f"the project has no flavor for level {level}{what}",
+            offered,
+            "flavors here",
+        )
     return min(
         fitting,
         key=lambda one: (
@@ -206,10 +210,14 @@ def _gone(one: Offered, release: TrustedRelease) -> bool:
     return one.digest in release.withdrawn_flavors or bool(digests & release.denied)
 
 
-def _refused(what: str, having: Sequence[Offered]) -> PolicyRefusal:
+def _refused(
+    what: str,
+    having: Sequence[Offered],
+    advice: str = "leave flavor= out, or ask for another",
+) -> PolicyRefusal:
     names = ", ".join(sorted({one.says() for one in having}))
     return PolicyRefusal(
-        "STO-K097", what, hint=f"flavors here: {names}"[:400] if names else ""
+        "STO-K097", what, hint=f"{advice}: {names}"[:400] if names else ""
     )
 
 
