@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
-from stoilo.core.libraries import is_listed
 from stoilo.core.codec.nodes import (
     Instance,
     Ndarray,
@@ -30,6 +29,7 @@ from stoilo.core.codec.nodes import (
 )
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.libraries import is_listed
 
 EXACT_INT = 2**53
 MAX_INT_DIGITS = 4000
