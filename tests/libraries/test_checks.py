@@ -14,9 +14,9 @@ QUICK = {"PIL", "mpmath", "torchvision"}
 CALLED = {"PIL", "networkx", "pandas", "sklearn"}
 """Each of their names is called with nonsense, in 20 to 60 s.
 
-Of torchvision that takes 5 min: its models compute. mpmath's and sympy's functions run for
-ever on such numbers, and scipy's geometry ends the process on them, so of these names and
-source alone are checked; their programs call them.
+Of torchvision that takes 5 min (its models compute), scipy is not through in 100 s, and
+functions of mpmath and sympy run for ever on such numbers: of these, names and source alone
+are checked, and their programs call them.
 """
 REST = set(library_names()) - QUICK - CALLED
 SLOW = [(name, 1) for name in sorted(CALLED)] + [(name, 0) for name in sorted(REST)]
