@@ -59,6 +59,37 @@ def test_honest_copies_agree_on_a_search_with_its_times():
     assert from_node(skeleton.decode(first.value)).best_estimator_.n_features_in_ == 20
 
 
+FIT = """
+import networkx as nx
+from sklearn.preprocessing import StandardScaler
+
+def run(args):
+    return StandardScaler().fit_transform(nx.to_numpy_array(nx.path_graph(3)))
+"""
+LOADED = """
+import sys
+from stoilo.core.levels import load_levels
+from stoilo.core.libraries import add_libraries, load_libraries
+from stoilo.sandbox.language.runtime import prepare_runtime
+prepare_runtime(add_libraries(load_levels()[1], load_libraries(sys.argv[1:])))
+print(sys.modules.get("pandas") is not None, "dateutil" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize(
+    ("libraries", "loaded"),
+    [(["sklearn"], "False False"), (["pandas", "sklearn"], "True True")],
+)
+def test_pandas_is_loaded_where_the_flavor_has_it(libraries, loaded):
+    command = [sys.executable, "-c", LOADED, *libraries]
+    assert subprocess.check_output(command, text=True).strip() == loaded
+
+
+def test_other_library_that_hides_pandas_changes_nothing():
+    outcome = run_jailed(FIT, "run", {}, ["networkx", "sklearn"])
+    assert outcome.status is RunStatus.OK, outcome.error
+
+
 # Attacks: each works in plain CPython ---------------------------------------------------
 
 START = """
@@ -145,6 +176,13 @@ def run(args):
         seen.append(len(names))
     GradientBoostingRegressor(n_estimators=1).fit(X, y, monitor=monitor)
     return seen[0] > 0
+""",
+    "the variables of a dictionary's learner": """
+from sklearn.decomposition import MiniBatchDictionaryLearning
+def run(args):
+    seen = []
+    MiniBatchDictionaryLearning(2, max_iter=2, callback=seen.append).fit(X)
+    return "self" in seen[0]
 """,
     "categories written over": """
 from sklearn.preprocessing import OneHotEncoder

@@ -30,6 +30,12 @@ class Handler:
     def _secret(self, assumptions):
         return True
 
+class Print(sympy.Function):
+    file, format_string, print_args = sympy.Symbol("{{fmt.format}}"), x, ()
+
+class Anything:
+    ex = 5
+
 def swap(tokens, local, names):
     return [(1, "{PID}")]
 """
@@ -84,6 +90,12 @@ ATTACKS = {
     "starts a viewer": "return callable(sympy.preview)",
     "changes the interpreter": "return callable(sympy.init_printing)",
     "takes a method for another object": "return sympy.Add.as_expr(5) == 5",
+    "takes a method of an inner class for another object": (
+        "return sympy.EX.Expression.as_expr(Anything()) == 5"
+    ),
+    "reads an address by a name that becomes a template": (
+        "return ' at 0x' in sympy.ccode(Print(x))"
+    ),
     "probes attributes by text": "return callable(sympy.EPath)",
     "assigns a class's member": "sympy.Symbol.name = 'y'; return True",
     "assigns an instance's member": "p = sympy.Poly(x); p.gens = 1; return p.gens",

@@ -60,6 +60,9 @@ _KINDS = {name: kind for kind, names in _DANGERS.items() for name in names.split
 _HARMLESS = frozenset(
     {
         "os.PathLike",
+        "os.SEEK_CUR",
+        "os.SEEK_END",
+        "os.SEEK_SET",
         "os.cpu_count",
         "os.environ",
         "os.fspath",

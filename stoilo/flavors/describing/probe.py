@@ -29,7 +29,12 @@ import msgspec
 
 from stoilo.core.errors import InternalError
 from stoilo.core.levels import Level, ModuleRule, load_levels
-from stoilo.core.libraries import Library, add_libraries, level_order
+from stoilo.core.libraries import (
+    Library,
+    add_libraries,
+    level_order,
+    library_names,
+)
 from stoilo.flavors.describing.dangers import Danger, Reach, scan_dangers
 from stoilo.flavors.describing.samples import level_samples, library_samples
 from stoilo.flavors.describing.source_scan import handed_functions
@@ -321,8 +326,11 @@ def scan_library(library: Library, walk: Walk) -> list[Danger]:
     ]
     level = load_levels()[level_order(library)]
     known = {dotted.partition(".")[0] for dotted in level.modules}
+    known.update(
+        set(library.needs).intersection(library_names())
+    )  # described elsewhere
     classes = [*classes_with_bases(facades), *seen]
-    reach = Reach({*known, *library.needs, *_OURS} - {library.name}, classes)
+    reach = Reach({*known, *_OURS} - {library.name}, classes)
     functions = reach.from_functions(handed_functions(facades, classes))
     return scan_dangers(filter(reach.is_own, functions))
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from stoilo.core.levels import Level
 from stoilo.sandbox.language.rules import GuardError
-from stoilo.sandbox.libraries.packages import bind_classes, shut_builtins
+from stoilo.sandbox.libraries.packages import bind_classes, refuse, shut_builtins
 
 for _name in ("approximation", "bipartite", "community"):
     # networkx shows them under a second name (``nx.community``), which Python cannot import
@@ -66,6 +66,7 @@ def _prepare() -> None:
     kind = backends._dispatchable  # noqa: SLF001 - its one class for functions
     kind.__call__ = kind._call_if_no_backends_installed  # noqa: SLF001 - as without backends
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]  # asked for by name
+    backends._load_backend = refuse  # noqa: SLF001 - imports what is installed
     shut_builtins("networkx")
     bind_classes("networkx")
 

@@ -46,10 +46,12 @@ def bind_classes(root: str) -> None:
 
     Instances lead to classes that no façade lists (``number.context.matrix``).
     """
-    kinds = {
-        id(value): value
-        for module in modules_of(root)
-        for value in vars(module).values()
-        if isinstance(value, type) and value.__module__.partition(".")[0] == root
-    }
+    kinds: dict[int, type] = {}
+    todo = [value for module in modules_of(root) for value in vars(module).values()]
+    while todo:  # classes inside classes too (``sympy.EX.Expression``)
+        value = todo.pop()
+        own = isinstance(value, type) and value.__module__.partition(".")[0] == root
+        if own and id(value) not in kinds:
+            kinds[id(value)] = value
+            todo += vars(value).values()
     bind_receivers(kinds.values())

@@ -111,8 +111,7 @@ def _use_one_thread() -> None:
     _exchange(parallel.Parallel, Parallel)
     for real in (joblib.effective_n_jobs, joblib.cpu_count):
         _exchange(real, _one)
-    only = _OneThread()
-    _exchange(parallel._get_threadpool_controller, lambda: only)
+    _exchange(parallel._get_threadpool_controller, _OneThread)
     _exchange(validation.check_memory, _no_cache)
     _openmp_helpers._openmp_effective_n_threads()  # it remembers what it found
 
@@ -245,7 +244,8 @@ def _guard_names() -> None:
     for module in (_stacking, _validation):
         vars(module)["getattr"] = _plain_getattr
     vars(selection)["attrgetter"] = attrgetter
-    vars(_gb)["locals"] = dict  # what a monitor would get: the library's variables
+    for module in (_gb, sklearn.decomposition._dict_learning):
+        vars(module)["locals"] = dict  # callbacks would get the library's variables
     vars(_column_transformer)["_feature_names_out_with_str_format"] = _name_columns
     FrozenEstimator.__getattr__ = _show_frozen
     _bunch.Bunch.__getattr__ = _checked_item

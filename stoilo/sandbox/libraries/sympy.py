@@ -116,6 +116,9 @@ def _seal_functions() -> None:
     dispatch: Any = importlib.import_module("sympy.multipledispatch.dispatcher")
     for name in ("help", "source"):  # these read source files
         setattr(dispatch.Dispatcher, name, Closed("Dispatcher", name))
+    # A class of a task's may be called Print: what its file is called became a template
+    printing: Any = importlib.import_module("sympy.printing.c")
+    printing.C89CodePrinter._print_Print = refuse  # noqa: SLF001 - it prints programs, not expressions
 
 
 # Strings as expressions
