@@ -132,8 +132,12 @@ def call_exporting(function: Callable[..., Any], /, *args: Any) -> Any:
             gc.enable()
 
 
-_typed: list[bool] = []  # not empty where readers that name their type are admitted
 _FORMAT, _STRIDES, _INDIRECT = 0x04, 0x18, 0x100  # of a request (Include/pybuffer.h)
+_KIND = _FORMAT | _STRIDES | _INDIRECT  # what of a request tells its readers apart
+_TYPED = _FORMAT | _STRIDES
+_admitted = ctypes.c_uint32(
+    ~0
+)  # the one kind that sees objects; no request equals this
 
 
 def admit_typed_readers() -> None:
@@ -142,12 +146,7 @@ def admit_typed_readers() -> None:
     Cython compares the format with the type that it was compiled for, and only it asks so:
     ``memoryview``, ``bytes`` and their like ask for indirect or for plain bytes.
     """
-    _typed.append(True)
-
-
-def _is_typed(flags: int) -> bool:
-    asked = flags & (_FORMAT | _STRIDES | _INDIRECT)
-    return bool(_typed) and asked == _FORMAT | _STRIDES
+    _admitted.value = _TYPED
 
 
 def _checked_export(slot: int) -> Any:
@@ -156,7 +155,8 @@ def _checked_export(slot: int) -> Any:
 
     def checked(array: Any, view: int, flags: int) -> int:
         try:
-            closed = array.dtype.hasobject and not (_exporting or _is_typed(flags))
+            admitted = _exporting or flags & _KIND == _admitted.value
+            closed = array.dtype.hasobject and not admitted
             return -1 if closed else export(array, view, flags)
         except Exception:  # noqa: BLE001 - C is above: the caller says what failed
             return -1
@@ -186,21 +186,34 @@ def _check_layout() -> None:
 
 
 def _instructions(export: int, checked: int) -> bytes:
-    """Return x86-64 code that jumps to `checked` for arrays with objects, else to `export`.
+    """Return x86-64 code that goes on to `export` where no object is shown or it may be.
 
-    Its parameters (rdi: array, rsi, rdx) and the stack stay as they are; rax is free.
+    All else goes to `checked`. Parameters (rdi: array, rsi: view, edx: flags) and the stack
+    stay as they are; rax and rcx are free.
     """
-    jumps = [
-        b"\x48\xb8" + target.to_bytes(8, "little") + b"\xff\xe0"  # mov rax; jmp rax
-        for target in (export, checked)
-    ]
+    to_export, to_checked, admitted = (
+        place.to_bytes(8, "little")
+        for place in (export, checked, ctypes.addressof(_admitted))
+    )
+    leave = b"\x48\xb8" + to_export + b"\xff\xe0"  # mov rax, export; jmp rax
+    ask = (
+        b"\x48\xb8"
+        + admitted  # mov rax, place of what is admitted
+        + b"\x89\xd1"  # mov ecx, edx
+        + b"\x81\xe1"
+        + _KIND.to_bytes(4, "little")  # and ecx, kind
+        + b"\x3b\x08"  # cmp ecx, [rax]
+    )
     return b"".join(
         (
             b"\xf3\x0f\x1e\xfa",  # endbr64
             bytes((0x48, 0x8B, 0x47, _DESCR)),  # mov rax, [rdi + descr]
             bytes((0xF6, 0x40, _FLAGS, _HAS_OBJECT)),  # test byte [rax + flags], object
-            bytes((0x75, len(jumps[0]))),  # jnz to the second jump
-            *jumps,
+            bytes((0x74, len(ask) + 2 + 12)),  # jz to the end: no objects
+            ask,
+            bytes((0x74, 12)),  # jz to the end: admitted
+            b"\x48\xb8" + to_checked + b"\xff\xe0",  # mov rax, checked; jmp rax
+            leave,
         )
     )
 
@@ -244,6 +257,7 @@ def _make_places() -> dict[int, int]:
     for check in checks.values():  # all are made: their pages take no more
         _keep(check)
         _forbid_writing(_address(check))
+    _keep(_admitted)
     places = {export: _address(check) for export, check in checks.items()}
     quick = {one: _quickened(one, places[one]) for one in _exports(np.ndarray)}
     return places | quick
@@ -309,6 +323,8 @@ def _translate_view(show: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``view`` that knows a stand-in for the array class that it stands for."""
 
     def view(self: Any, *kinds: Any, **named: Any) -> Any:
+        if not named and StandIn not in map(type, kinds):
+            return show(self, *kinds)  # nearly always; libraries call it often
         named = {name: _real_class(kind) for name, kind in named.items()}
         return show(self, *map(_real_class, kinds), **named)
 
