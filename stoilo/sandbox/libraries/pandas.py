@@ -47,7 +47,7 @@ def _sealed(codes: Any) -> Any:
     """Return `codes` over a read-only buffer, which numpy lets nobody write to again."""
     if not codes.size or not codes.flags.c_contiguous:
         return codes.copy()
-    return np.frombuffer(memoryview(codes).toreadonly(), dtype=codes.dtype)
+    return np.frombuffer(memoryview(codes).toreadonly(), codes.dtype)
 
 
 def _guard_categories() -> None:
@@ -96,6 +96,7 @@ def _guard_levels() -> None:
         return set_levels(self, levels, level=level)
 
     index.codes = property(lambda self: frozen(map(_sealed, self._codes)))
+    index.__len__ = lambda self: len(self._codes[0])  # often asked: seals nothing
     index.set_codes, index.set_levels = set_copies, set_checked
 
 

@@ -78,6 +78,10 @@ def _read_plainly(value: Any, name: Any, *default: Any) -> Any:
 # Own objects that say they are frames -------------------------------------------------
 
 
+_KINDS: frozenset[type] = frozenset({pd.DataFrame, pd.Series, pd.Index, pd.RangeIndex})
+"""Pandas' own, of which it asks most."""
+
+
 def guard_kinds() -> None:
     """Let no object of the task's pass for pandas' own by an attribute ``_typ``.
 
@@ -89,6 +93,8 @@ def guard_kinds() -> None:
 
 def _read_kind(value: Any, name: str, default: str) -> Any:
     found = builtins.getattr(value, name, default)
+    if found is default or type(value) in _KINDS:
+        return found
     own = is_own_class(value if isinstance(value, type) else type(value))
     return default if own else found
 

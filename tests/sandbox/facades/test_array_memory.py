@@ -1,6 +1,8 @@
 """What arrays show of memory, asked of numpy itself after it was sealed."""
 
+import ctypes
 import io
+import platform
 import struct
 import subprocess
 import sys
@@ -10,6 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.core.errors import InternalError
+from stoilo.sandbox.facades import array_memory
 from stoilo.sandbox.facades.array_memory import call_zeroed, seal_exports
 
 RECORD = np.zeros(1, dtype=[("n", "i4"), ("name", "O")])
@@ -61,6 +65,61 @@ def run_alone(program):
 def test_array_of_objects_gives_its_bytes_by_no_way(holder, way):
     with pytest.raises((SystemError, TypeError)):
         WAYS_OUT[way](HOLDERS[holder])
+
+
+@pytest.fixture
+def typed_readers(monkeypatch):
+    monkeypatch.setattr(array_memory._admitted, "value", array_memory._TYPED)
+
+
+def shows(array, flags):
+    view, ask = (ctypes.c_void_p * 10)(), ctypes.pythonapi.PyObject_GetBuffer
+    shown = ask(ctypes.py_object(array), view, flags) == 0
+    if shown:
+        ctypes.pythonapi.PyBuffer_Release(view)
+    return shown
+
+
+@pytest.mark.parametrize("holder", ["array", "masked", "records", "recarray"])
+@pytest.mark.usefixtures("typed_readers")
+def test_admitted_reader_asks_for_types_and_strides_without_indirection(holder):
+    admitted = {flags for flags in range(512) if shows(HOLDERS[holder], flags)}
+    assert admitted == {flags for flags in range(512) if flags & 0x11C == 0x1C}
+
+
+def test_without_typed_readers_no_request_shows_objects():
+    assert not any(shows(HOLDERS["array"], flags) for flags in range(512))
+
+
+@pytest.mark.parametrize("way", WAYS_OUT)
+@pytest.mark.usefixtures("typed_readers")
+def test_typed_readers_open_no_way_out(way):
+    with pytest.raises((SystemError, TypeError)):
+        WAYS_OUT[way](HOLDERS["array"])
+
+
+def count_python_calls(function):
+    calls = []
+    sys.setprofile(lambda _frame, event, _arg: calls.append(event))
+    try:
+        function()
+    finally:
+        sys.setprofile(None)
+    return calls.count("call")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="Python is asked there")
+def test_array_of_numbers_is_exported_without_a_call_into_python():
+    numbers = np.zeros(3)
+    assert count_python_calls(lambda: memoryview(numbers)) == 1  # the lambda
+
+
+@pytest.mark.parametrize("place", ["_DESCR", "_FLAGS"])
+def test_array_laid_out_in_another_way_is_refused_at_the_start(monkeypatch, place):
+    monkeypatch.setattr(array_memory, place, getattr(array_memory, place) + 8)
+    with pytest.raises(InternalError) as caught:
+        array_memory._check_layout()
+    assert caught.value.code == "STO-P001"
 
 
 def test_unsealed_numpy_gives_addresses():
