@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import operator
 import re
 import sys
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, cast
@@ -142,6 +143,44 @@ def _check_adds(level: Level, library: Library) -> None:
 def level_order(library: Library) -> int:
     """Return the place of the narrowest level for `library`."""
     return next(one.order for one in load_levels() if one.name == library.level)
+
+
+def is_described(library: Library, version: str) -> bool:
+    """Whether `version` of the library's distribution is one that its file describes.
+
+    Compares releases: a build's own mark (``+cpu``) says nothing, and what comes before a
+    release is no such version.
+
+    Raises:
+        InternalError: ``STO-P001``, its `versions` are no comparisons like ``>=1.9,<1.10``.
+    """
+    found = _VERSION.fullmatch(version.partition("+")[0])
+    wanted = [_COMPARISON.fullmatch(one.strip()) for one in library.versions.split(",")]
+    if None in wanted:
+        raise InternalError("STO-P001", f"versions of {library.name} cannot be read")
+    return found is not None and all(
+        _COMPARED[one[1]](_release(found[0]), _release(one[2])) for one in wanted if one
+    )
+
+
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
+_COMPARISON = re.compile(r"(>=|<=|==|!=|<|>) *([0-9]+(?:\.[0-9]+)*)")
+_COMPARED = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Return the numbers of a release; zeros at its end say nothing."""
+    numbers = [int(one) for one in version.split(".")]
+    while numbers and not numbers[-1]:
+        numbers.pop()
+    return tuple(numbers)
 
 
 # As targets of a release's policy role, several versions side by side ------------------

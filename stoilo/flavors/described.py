@@ -18,6 +18,7 @@ from stoilo.core.levels import Level, load_levels
 from stoilo.core.libraries import (
     Library,
     add_libraries,
+    is_described,
     level_order,
     library_file,
     library_target,
@@ -25,7 +26,7 @@ from stoilo.core.libraries import (
 )
 from stoilo.flavors.describing.check import check_library
 from stoilo.flavors.lock import Lock, normal_name
-from stoilo.flavors.manifest import FlavorManifest, held_libraries, is_described
+from stoilo.flavors.manifest import FlavorManifest, held_libraries
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import operator
 import re
 import tomllib
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from stoilo.core.digests import Digest, content_digest
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.core.libraries import Library, load_libraries
+from stoilo.core.libraries import Library, is_described, load_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -256,44 +255,6 @@ def _installed_version(distribution: str) -> str:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
         return ""
-
-
-def is_described(library: Library, version: str) -> bool:
-    """Whether `version` of the library's distribution is one that its file describes.
-
-    Compares releases: a build's own mark (``+cpu``) says nothing, and what comes before a
-    release is no such version.
-
-    Raises:
-        InternalError: ``STO-P001``, its `versions` are no comparisons like ``>=1.9,<1.10``.
-    """
-    found = _VERSION.fullmatch(version.partition("+")[0])
-    wanted = [_COMPARISON.fullmatch(one.strip()) for one in library.versions.split(",")]
-    if None in wanted:
-        raise InternalError("STO-P001", f"versions of {library.name} cannot be read")
-    return found is not None and all(
-        _COMPARED[one[1]](_release(found[0]), _release(one[2])) for one in wanted if one
-    )
-
-
-_VERSION = re.compile(r"[0-9]+(\.[0-9]+)*")
-_COMPARISON = re.compile(r"(>=|<=|==|!=|<|>) *([0-9]+(?:\.[0-9]+)*)")
-_COMPARED = {
-    ">=": operator.ge,
-    "<=": operator.le,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    ">": operator.gt,
-}
-
-
-def _release(version: str) -> tuple[int, ...]:
-    """Return the numbers of a release; zeros at its end say nothing."""
-    numbers = [int(one) for one in version.split(".")]
-    while numbers and not numbers[-1]:
-        numbers.pop()
-    return tuple(numbers)
 
 
 def _size(flavor: FlavorManifest) -> tuple[int, int, str]:

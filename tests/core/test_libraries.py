@@ -109,7 +109,9 @@ def test_a_level_with_libraries_crosses_the_wire_to_the_zygote():
 
 
 def test_what_two_libraries_need_of_each_other_is_loaded_with_both_alone():
-    text = TEXT.replace("[modules.sums]", '[together]\nmeans = ["both"]\n[modules.sums]')
+    text = TEXT.replace(
+        "[modules.sums]", '[together]\nmeans = ["both"]\n[modules.sums]'
+    )
     first, second = parse(text), parse(TEXT.replace("sums", "means"))
     assert "both" in add_libraries(NUMERIC, [first, second]).preload
     assert "both" not in add_libraries(NUMERIC, [first]).preload

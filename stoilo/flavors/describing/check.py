@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from stoilo.core.errors import InternalError
-from stoilo.core.libraries import Library
+from stoilo.core.libraries import Library, is_described
 from stoilo.flavors.describing.dangers import Danger
 from stoilo.flavors.describing.probe import (
     PLACE_BYTES,
@@ -33,7 +33,6 @@ from stoilo.flavors.describing.probe import (
 )
 from stoilo.flavors.describing.read_list import find_unread, parse_read_list
 from stoilo.flavors.describing.source_scan import Finding
-from stoilo.flavors.manifest import is_described
 from stoilo.sandbox.process.supervisor import zygote_environment
 
 PROBE_S = 900.0
