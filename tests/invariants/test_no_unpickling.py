@@ -14,6 +14,10 @@ PICKLERS = frozenset(
 )
 
 
+NARROWED = {"sandbox/libraries/sklearn.py": {"joblib"}}
+"""Exchanges functions of it: one job after the other, a memory without a place."""
+
+
 def imported(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -34,7 +38,9 @@ def executing(tree):
 )
 def test_module_imports_no_pickler_and_executes_nothing_outside_the_sandbox(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    assert not PICKLERS.intersection(imported(tree))
+    name = path.relative_to(PACKAGE).as_posix()
+    found = PICKLERS.intersection(imported(tree))
+    assert found <= NARROWED.get(name, set())
     if path.relative_to(PACKAGE).parts[0] != "sandbox":
         assert not list(executing(tree))
 
