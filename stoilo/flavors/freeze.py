@@ -20,7 +20,7 @@ from pathlib import Path
 
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.frozen_tree import platform_name
-from stoilo.core.libraries import Library
+from stoilo.core.libraries import Library, preloaded_together
 from stoilo.flavors.contents import load_contents
 from stoilo.flavors.described import check_installed
 from stoilo.flavors.lock import clean_environment, load_lock, parse_lock, pip_command
@@ -205,6 +205,13 @@ def _copy_source(plan: FreezePlan, work: Path) -> Path:
     return source
 
 
+def _needed_together(libraries: tuple[Library, ...]) -> set[str]:
+    """Return the modules that libraries preload because of each other, and parents."""
+    names = {name for one in libraries for name in preloaded_together(one, libraries)}
+    parts = [name.split(".") for name in names]
+    return {".".join(one[:end]) for one in parts for end in range(1, len(one) + 1)}
+
+
 def _write_spec(plan: FreezePlan, work: Path, source: Path) -> Path:
     """Write the spec file and the plan that it names."""
     (work / "build").mkdir()
@@ -216,6 +223,7 @@ def _write_spec(plan: FreezePlan, work: Path, source: Path) -> Path:
             str(source / f"stoilo/flavors/contents/{name}.txt")
             for name in plan.contents
         ],
+        "together": sorted(_needed_together(plan.libraries)),
         "extra": sorted(plan.extra),
         "root": str(source),
         "tools": str(work / "tools"),

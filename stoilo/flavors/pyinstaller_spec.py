@@ -51,8 +51,9 @@ def freeze(plan_file: str) -> None:
     plan: dict[str, Any] = json.loads(Path(plan_file).read_text("utf-8"))
     lists = [Path(file).read_text("ascii") for file in plan["contents"]]
     contents = unite_contents(map(parse_contents, lists))
+    modules = sorted({*contents.modules, *plan["together"]})
     work = Path(plan["work"])
-    pure, extensions = _find_modules(contents.modules, Path(plan["tools"]))
+    pure, extensions = _find_modules(modules, Path(plan["tools"]))
     early = [e for e in pure if e[0].partition(".")[0] in compat.PY3_BASE_MODULES]
     zipped = work / "base_library.zip"
     utils.create_base_library_zip(str(zipped), early, None)
