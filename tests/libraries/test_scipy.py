@@ -216,6 +216,12 @@ LIES = [
         "return str(spatial.cKDTree.count_neighbors)",
     ),
     _attack(
+        "asks_a_function_for_the_module_that_it_keeps",
+        "from scipy import integrate",
+        "integrate.qmc_quad(lambda x: 1.0, [0], [1], n_estimates=2, n_points=8)",
+        "return str(integrate.qmc_quad.stats)",
+    ),
+    _attack(
         "reads_a_compiled_method_off_an_urn_s_class",
         "from scipy import stats",
         "return str(stats.nchypergeom_fisher.dist.mean)",

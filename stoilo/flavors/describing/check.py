@@ -85,10 +85,10 @@ def check_library(
     """Compare a library's file with the package that an interpreter has.
 
     With a budget, two things are noted and are no fault: a call that does not come back, and
-    a native crash at a call with arguments that are not of the library's kind
-    (`samples.library_samples` are), or on what such a call gave. A crash at the import,
-    while the level is prepared, at a call without arguments or with honest ones stays one.
-    Each name is tried with honest arguments before any is with others.
+    a native crash once arguments were tried that are not of the library's kind
+    (`samples.library_samples` are): they may have spoiled memory calls before. A crash at the
+    import, while the level is prepared, at a call without arguments or with honest ones
+    stays one: all names are tried with those before any is with others.
 
     Args:
         library: its parsed file.
@@ -245,7 +245,11 @@ class _Child:
             if end is None:
                 return answer, [*faults.values()]
             walking = place.startswith(f"{question.library.name}.")
-            if self.budget_s is None or not walking or (end and "(…)" not in place):
+            if (
+                self.budget_s is None
+                or not walking
+                or (end and question.before.careful)
+            ):
                 faults[place] = (
                     _ended(end, place) if end else _too_long(place, self.timeout_s)
                 )

@@ -65,6 +65,7 @@ class Progress(msgspec.Struct, frozen=True):
     """How far a walk with a budget came; another process goes on from there."""
 
     done: int = 0  # names
+    careful: bool = True  # arguments of another kind were not tried yet
     calls: int = 0
     asked: tuple[Asked, ...] = ()
     leaks: tuple[str, ...] = ()
@@ -127,7 +128,8 @@ class Watch:
     def save(self, walk: Walk) -> None:
         """Write down all that was found, for a process that goes on after this one."""
         found = Progress(
-            *(walk.done, walk.calls, self.rows(), tuple(sorted(walk.leaks))),
+            *(walk.done, walk.careful, walk.calls),
+            *(self.rows(), tuple(sorted(walk.leaks))),
             tuple(f"{one.__module__}:{one.__qualname__}" for one in walk.classes),
         )
         os.pwrite(self._notes, msgspec.json.encode(found) + b"\n", PLACE_BYTES)

@@ -136,6 +136,7 @@ class Walk:
             if careful is not self.careful:
                 self.careful = careful
                 self.depths.clear()
+                self.save(self)
             self.visit(f"{dotted}.{name}", value, 0, (dotted, name))
             if self.is_late:
                 return

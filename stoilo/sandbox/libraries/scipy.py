@@ -20,7 +20,7 @@ from scipy._lib._util import MapWrapper
 from scipy.cluster import hierarchy
 from scipy.fft import _basic_backend, _fftlog_backend, _realtransforms_backend
 from scipy.fft._pocketfft import basic, realtransforms
-from scipy.integrate import _ode, _odepack
+from scipy.integrate import _ode, _odepack, _quadrature
 from scipy.optimize import _linprog_highs, _milp, _root_scalar
 from scipy.optimize._highspy._highs_wrapper import _highs_wrapper
 from scipy.sparse._base import _spbase
@@ -148,12 +148,17 @@ def _copying(solve: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def qmc_quad(*values: Any, **options: Any) -> Any:
+    # The library's own keeps a module as its attribute
+    return _quadrature.qmc_quad(*values, **options)
+
+
 def _build_integrate(_level: Level) -> dict[str, object]:
     solvers: list[Any] = [_ode.vode, _ode.zvode, _ode.dopri5, _ode.dop853, _ode.lsoda]
     for solver in solvers:
         solver.runner = staticmethod(_copying(solver.runner))
     _odepack.odeint = _copying(_odepack.odeint)
-    return {}
+    return by_name(qmc_quad)
 
 
 # `scipy.sparse`: a format is exact text, lists need no addresses -------------------------

@@ -1,7 +1,7 @@
 """Integrals of functions and of samples; derivatives."""
 
 import numpy as np
-from scipy import differentiate, integrate
+from scipy import differentiate, integrate, stats
 
 
 def integrals_of_functions(args):
@@ -30,3 +30,14 @@ def derivatives(args):
     slope = differentiate.derivative(np.exp, np.array([0.0, 1.0]))
     bend = differentiate.jacobian(lambda x: np.stack([x[0] * x[1], x[0] ** 2]), [1.0, 2.0])
     return slope.df.tolist(), bend.df.tolist()
+
+
+def integrates_over_quasi_random_points(args):
+    found = integrate.qmc_quad(
+        lambda x: float((x * x).sum()),
+        [0.0, 0.0],
+        [1.0, 2.0],
+        n_points=32,
+        qrng=stats.qmc.Halton(2, rng=np.random.default_rng(3)),
+    )
+    return found.integral, found.standard_error
