@@ -155,7 +155,9 @@ def start(parts: Parts, slot: Path, *words: str) -> str:
     return done.stdout
 
 
-def measure(runs: int = 15, flavors: tuple[str, ...] = FLAVORS) -> list[Row]:
+def measure(
+    runs: int = 15, flavors: tuple[str, ...] = FLAVORS, large: str = LARGE
+) -> list[Row]:
     """Build everything, then return the rows; the last of `flavors` is started cold."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -169,7 +171,7 @@ def measure(runs: int = 15, flavors: tuple[str, ...] = FLAVORS) -> list[Row]:
             *_chain_rows(gate, parts, BoincData(place / "boinc"), runs),
             *_size_rows(parts),
             Row(f"launcher, verifier, {', '.join(flavors)} built", took, "s"),
-            *_large_rows(place),
+            *(_large_rows(place, large) if large else ()),
         ]
 
 
@@ -249,20 +251,20 @@ def _size_row(name: str, packed: int, unpacked: int) -> Row:
     )
 
 
-def _large_rows(place: Path) -> list[Row]:
-    """Build the flavor with all libraries over numpy twice; returns time and size."""
-    flavor = find_flavor(LARGE)
+def _large_rows(place: Path, name: str) -> list[Row]:
+    """Build the large flavor twice; returns time and size."""
+    flavor = find_flavor(name)
 
-    def build(name: str) -> BuiltPart:
-        return build_flavor(flavor, shipped_manifest(flavor), place / name / LARGE)
+    def build(folder: str) -> BuiltPart:
+        return build_flavor(flavor, shipped_manifest(flavor), place / folder / name)
 
     took, one = seconds_once(lambda: build("one"))
     again, other = seconds_once(lambda: build("another/deeper"))
     equal = (one.tree, one.archive_digest) == (other.tree, other.archive_digest)
     return [
-        _size_row(f"{LARGE}, {one.files:,} files", one.archive_size, one.size),
+        _size_row(f"{name}, {one.files:,} files", one.archive_size, one.size),
         Row(
-            name=f"{LARGE} built: {', '.join(flavor.modules)}",
+            name=f"{name} built: {', '.join(flavor.modules)}",
             ours=took,
             unit="s",
             peer_name="again, in another place",

@@ -34,7 +34,7 @@ SMALL = {
     "scheduler": {"hosts": 4, "rounds": 1},
     "calls": {"plain": 2, "mapped": 20, "real": False},
     "threads": {"runs": 1},
-    "frozen": {"runs": 1, "flavors": ("pure",)},
+    "frozen": {"runs": 1, "flavors": ("pure",), "large": ""},
     "population": {"scenario": Scenario(hosts=200, tasks=400, cheats=0.3)},
     "stock": {"sizes": StockSizes(batch=3, peers=1, calls=1)},
     "learn_transport": {"layers": {"fc": (64, 64)}, "runs": 1},
