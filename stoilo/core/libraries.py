@@ -314,12 +314,12 @@ def _classes(root: str) -> dict[type, str]:
     return found
 
 
-def travelling_types(root: str) -> dict[str, str]:
+def travelling_types(root: str) -> Mapping[str, str]:
     """Return the listed types of the library with this import name, with their forms."""
     if root in _given:
         return _given[root]
     library = load_library(root)
-    return dict(library.travelling_types) if library else {}
+    return library.travelling_types if library else {}
 
 
 _given: dict[str, dict[str, str]] = {}

@@ -196,9 +196,8 @@ def _module_names(tree: ast.Module) -> dict[str, str]:
                 bound[name] += 1
         elif isinstance(node, ast.ImportFrom):
             described = load_library((node.module or "").partition(".")[0])
-            for (
-                alias
-            ) in node.names:  # a module or not: where it is none, no level says so
+            for alias in node.names:
+                # A module or not: where it is none, no level says so
                 name = alias.asname or alias.name
                 target = f"{node.module}.{alias.name}"
                 if described and meanings.setdefault(name, target) == target:

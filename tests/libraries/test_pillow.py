@@ -4,8 +4,7 @@ import pytest
 from PIL import Image
 
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.nodes import Instance, from_node, to_node
-from stoilo.core.errors import StoiloError
+from stoilo.core.codec.nodes import from_node
 from stoilo.core.types import RunStatus
 from tests.support.libraries import (
     assert_stopped,
@@ -116,25 +115,3 @@ def test_image_travels_both_ways():
     outcome = run_jailed(source, "run", {"p": picture}, ("PIL",))
     assert outcome.status is RunStatus.OK
     assert from_node(skeleton.decode(outcome.value)) == picture.rotate(90)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"data": b"12345"},
-        {"size": (2, -3)},
-        {"size": (1 << 40, 0)},
-        {"size": [2, 3]},
-        {"size": (True, 6)},
-        {"mode": "XYZ"},
-        {"mode": "L;bogus"},
-        {"palette": b"123"},
-        {"transparency": "text"},
-        {"extra": 1},
-    ],
-)
-def test_image_that_does_not_fit_is_refused(change):
-    node = to_node(Image.new("L", (2, 3)))
-    bad = Instance(node.class_name, node.state | change)
-    with pytest.raises(StoiloError, match="STO-D002"):
-        from_node(bad)

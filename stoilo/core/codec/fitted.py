@@ -363,6 +363,8 @@ CHECKS: dict[str, Callable[[Any], None]] = {
     "BaseForest": _check_forest,
     "BaseGradientBoosting": _check_boosting,
     "BaseLibSVM": _check_libsvm,
+    "BaseSGDClassifier": _check_descent,
+    "BaseSGDRegressor": _check_descent,
     "BaseSearchCV": _check_search,
     "CountVectorizer": _check_vocabulary,
     "IsotonicRegression": _check_steps,

@@ -53,7 +53,7 @@ def from_node(node: Instance, convert: Callable[[Node], object]) -> object:
         return _Decoder(pandas, convert).make(name, node.state)
     except StoiloError:
         raise
-    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+    except (ArithmeticError, LookupError, OSError, TypeError, ValueError) as error:
         raise _malformed(f"a value of {name[:40]}") from error
 
 

@@ -48,8 +48,16 @@ def to_node(value: Any, name: str, convert: Callable[[object], Node]) -> Instanc
 def from_node(node: Instance, convert: Callable[[Node], object]) -> object:
     """Return the image of `node` (hostile), or raise ``STO-D002``."""
     state: dict[str, Any] = {key: convert(one) for key, one in node.state.items()}
+    misfit = TrustError("STO-D002", "an image's mode, size and pixels do not fit")
     if node.class_name != _NAME or node.base is not None or not _is_sound(state):
-        raise TrustError("STO-D002", "an image's mode, size and pixels do not fit")
+        raise misfit
+    try:
+        return _make(state)
+    except (OverflowError, TypeError, ValueError):
+        raise misfit from None
+
+
+def _make(state: dict[str, Any]) -> object:
     library = importlib.import_module("PIL.Image")
     image = library.frombytes(state["mode"], state["size"], bytes(state["data"]))
     if state["palette"] is not None:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 MOST_ROWS = 2**31 - 1
 """Rows and columns, and stored values: what 32-bit places reach."""
 
+MOST_LISTS = 1_000_000
+"""Rows of a ``lil``: each takes room here, and none on the wire."""
+
 _PARTS = {
     "csr": ("data", "indices", "indptr"),
     "csc": ("data", "indices", "indptr"),
@@ -62,11 +65,16 @@ def from_node(node: Instance, convert: Callable[[Node], object]) -> Any:
     form, _, _ = kind.__name__.partition("_")
     stored = form if form in _PARTS else "coo"
     shape = _shape(node.state.get("shape"))
+    if form == "lil" and shape[0] > MOST_LISTS:
+        raise refuse("it has a list for each of too many rows")
     if set(node.state) != {"shape", *_PARTS[stored]} or node.base is not None:
         raise refuse("its parts are others than its format has")
     arrays = [_array(node.state[part], convert) for part in _PARTS[stored]]
     _CHECKS[stored](shape, *arrays)
-    return _build(scipy_sparse, kind, stored, shape, arrays)
+    try:
+        return _build(scipy_sparse, kind, stored, shape, arrays)
+    except (OverflowError, TypeError, ValueError) as error:
+        raise refuse(f"{error!s:.64}") from None
 
 
 def _build(

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import importlib
 import io
-import sys
 from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any, NoReturn
@@ -19,8 +18,15 @@ from typing import Any, NoReturn
 from stoilo.core.levels import Level
 from stoilo.sandbox.language.hardening import exact_float, exact_text
 from stoilo.sandbox.language.ownership import class_dict, class_mro, is_own_class
-from stoilo.sandbox.language.rules import GuardError, refuse_read, refuse_write
-from stoilo.sandbox.libraries.packages import bind_classes, shut_builtins
+from stoilo.sandbox.language.rules import GuardError
+from stoilo.sandbox.libraries.packages import (
+    ABSENT,
+    Inner,
+    bind_classes,
+    shut_builtins,
+)
+
+_OWN_CODE = ("PIL.",)
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 """What is decoded and encoded, by PIL's names."""
@@ -47,47 +53,6 @@ _DRAW = frozenset(
 )
 _FONT = frozenset({"getbbox", "getlength", "getmetrics", "getname"})
 _PALETTE = frozenset({"colors", "getcolor", "getdata", "mode", "palette", "tobytes"})
-
-
-_ABSENT = object()
-
-
-class Inner:
-    """A public name of a library class that code of its package alone may use."""
-
-    __slots__ = ("_found", "_name")
-
-    def __init__(self, name: str, found: Any) -> None:
-        self._name, self._found = name, found
-
-    def _is_inside(self) -> bool:
-        frame = sys._getframe(2)  # noqa: SLF001 - who asks
-        inside = str(frame.f_globals.get("__name__")).startswith("PIL.")
-        # It spells the name itself: PIL also calls what a task hands it, such as attrgetter
-        return inside and self._name in frame.f_code.co_names
-
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        if not self._is_inside():
-            raise refuse_read(owner if instance is None else instance, self._name)
-        if instance is not None and self._name in instance.__dict__:
-            return instance.__dict__[self._name]
-        if self._found is _ABSENT:
-            raise AttributeError(self._name)
-        get = getattr(type(self._found), "__get__", None)
-        return self._found if get is None else get(self._found, instance, owner)
-
-    def __set__(self, instance: Any, value: Any) -> None:
-        if not self._is_inside():
-            raise refuse_write(instance, self._name)
-        if hasattr(type(self._found), "__set__"):
-            type(self._found).__set__(self._found, instance, value)
-        else:
-            instance.__dict__[self._name] = value
-
-    def __delete__(self, instance: Any) -> None:
-        if not self._is_inside():
-            raise refuse_write(instance, self._name)
-        instance.__dict__.pop(self._name, None)
 
 
 def _refuse(message: str) -> NoReturn:
@@ -149,7 +114,7 @@ def _narrow(cls: type, kept: frozenset[str]) -> None:
     above = {name for base in class_mro(cls)[1:] for name in _public_names(base)}
     names = {*filter(_is_public, own), *(_public_names(cls) - above)}
     for name in names - kept:
-        setattr(cls, name, Inner(name, own.get(name, _ABSENT)))
+        setattr(cls, name, Inner(name, own.get(name, ABSENT), _OWN_CODE))
     for name in {*(names & kept), "__init__"} & own.keys():
         if isinstance(own[name], FunctionType):
             setattr(cls, name, _steadied(own[name], 1))

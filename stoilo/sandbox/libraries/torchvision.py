@@ -10,7 +10,7 @@ import fnmatch
 import importlib
 import sys
 from collections.abc import Callable, Iterable
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from stoilo.sandbox.facades.tensor_members import prepare_torch
 from stoilo.sandbox.facades.tensors import manual_seed
 from stoilo.sandbox.language.rules import GuardError
 from stoilo.sandbox.language.substitutes import by_name
+from stoilo.sandbox.libraries.packages import ABSENT, Inner
 from stoilo.sandbox.libraries.torchvision_import import import_torchvision
 
 
@@ -109,54 +110,15 @@ _PIXELS = (
 """Modules that work on pixels; none of their functions calls what a task hands over."""
 
 
-def _reads_pixels(frame: FrameType, name: str) -> bool:
-    # Whether code of those modules spells `name`; they are known by their very dictionary,
-    # since a task chooses what it calls itself
-    names = frame.f_globals
-    module = str(names.get("__name__"))
-    known = getattr(sys.modules.get(module), "__dict__", None) is names
-    return known and module.startswith(_PIXELS) and name in frame.f_code.co_names
-
-
-class _OnlyForLibraries:
-    """A member that the libraries go on using; for tasks it is closed."""
-
-    def __init__(self, name: str, member: Any) -> None:
-        self._name, self._member = name, member
-
-    def _check(self) -> None:
-        asking = sys._getframe(2)  # noqa: SLF001 - who it is decides
-        if not _reads_pixels(asking, self._name):
-            raise GuardError(
-                "STO-G101", f"the attribute {self._name!r} of an image is out of reach"
-            )
-
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
-        self._check()
-        find = getattr(type(self._member), "__get__", None)
-        if find is not None:
-            return find(self._member, instance, owner)
-        if instance is None:
-            return self._member
-        return vars(instance).get(self._name, self._member)
-
-    def __set__(self, instance: object, value: object) -> None:
-        self._check()
-        if hasattr(type(self._member), "__set__"):
-            type(self._member).__set__(self._member, instance, value)
-        else:
-            vars(instance)[self._name] = value
-
-
 def _close_images(level: Level) -> None:
     if "PIL.Image" in level.modules:
         return  # the library's own file says what is closed
     names = {name for name in dir(Image.Image) if not name.startswith("_")}
     names |= {"info", "palette"}  # of instances
     for name in names - _IMAGE_NAMES:
-        member = vars(Image.Image).get(name)
-        if not isinstance(member, _OnlyForLibraries):  # built before in this process
-            setattr(Image.Image, name, _OnlyForLibraries(name, member))
+        member = vars(Image.Image).get(name, ABSENT)
+        if not isinstance(member, Inner):  # built before in this process
+            setattr(Image.Image, name, Inner(name, member, _PIXELS))
 
 
 def to_image(inpt: Any) -> torch.Tensor:

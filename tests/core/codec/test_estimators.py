@@ -52,7 +52,9 @@ CLASSIFIERS = [
     ensemble.StackingClassifier([("nb", naive_bayes.GaussianNB())], cv=2),
     ensemble.VotingClassifier([("t", tree.DecisionTreeClassifier(random_state=0))]),
     linear_model.LogisticRegression(),
+    linear_model.Perceptron(random_state=0),
     linear_model.RidgeClassifier(),
+    linear_model.SGDClassifier(loss="modified_huber", random_state=0),
     model_selection.GridSearchCV(
         tree.DecisionTreeClassifier(random_state=0),
         {"max_depth": [2, 3]},
@@ -95,6 +97,7 @@ REGRESSORS = [
     linear_model.PoissonRegressor(),
     linear_model.RANSACRegressor(random_state=0),
     linear_model.Ridge(),
+    linear_model.SGDRegressor(random_state=0),
     neighbors.KNeighborsRegressor(4, weights="distance", algorithm="ball_tree"),
     neural_network.MLPRegressor(hidden_layer_sizes=(3,), max_iter=4, random_state=0),
     svm.SVR(),
@@ -265,6 +268,7 @@ SVC = svm.SVC().fit(X, Y)
 ROWS = svm.SVC(kernel="precomputed").fit(X @ X.T, Y)
 MEANS = cluster.KMeans(3, n_init=1, random_state=0).fit(X)
 NEAR = neighbors.KNeighborsClassifier(algorithm="brute").fit(X, Y)
+DESCENT = linear_model.SGDClassifier(random_state=0).fit(X, Y)
 CODES = preprocessing.OneHotEncoder().fit(np.round(X))
 TEXT = feature_extraction.text.CountVectorizer().fit(WORDS)
 POWERS = preprocessing.PolynomialFeatures(2).fit(X)
@@ -307,6 +311,16 @@ HOSTILE = {
     "label of no class": (NEAR, ("_y",), _put(0, 10**6)),
     "neighbours of other columns": (NEAR, ("_fit_X",), _array(lambda a: a[:, :2])),
     "categories not in order": (CODES, ("categories_", 0), _array(lambda a: a[::-1])),
+    "coefficients of fewer columns": (
+        DESCENT,
+        ("coef_",),
+        _array(lambda a: a[:, :2]),
+    ),
+    "intercepts of fewer classes": (
+        DESCENT,
+        ("intercept_",),
+        _array(lambda a: a[:1]),
+    ),
     "word far outside": (TEXT, ("vocabulary_",), lambda one: one | {"x": 10**6}),
     "powers of many columns": (POWERS, ("_n_out_full",), lambda _: 10**6),
     "method of a stack": (STACK, ("stack_method_",), lambda _: ["__init__"]),

@@ -210,6 +210,7 @@ FORGED = {
     "sparse places out of order": ("sparse", 2, numbers(1, 0), numbers(1, 2), 0),
     "sparse values missing": ("sparse", 2, numbers(0, 1), numbers(1), 0),
     "zone that is a path": ("zoned", numbers(0, 1, dtype="M8[s]"), "../../etc/passwd"),
+    "zone that is a folder": ("zoned", numbers(0, 1, dtype="M8[s]"), "America"),
     "zone beyond a day": ("zoned", numbers(0, 1, dtype="M8[s]"), 10**9),
     "interval backwards": ("interval", "right", numbers(5, 6), numbers(1, 2)),
     "frequency that is no word": ("period", "M;import os", numbers(1, 2)),

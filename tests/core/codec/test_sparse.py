@@ -77,6 +77,10 @@ HOSTILE = {
     "places of two widths": (EYE, {"indices": np.arange(4, dtype="int8")}),
     "negative rows": (EYE, {"shape": (-4, 4)}),
     "rows beyond memory": (EYE, {"shape": (2**62, 4)}),
+    "a list for each of many rows": (
+        sparse.lil_array(np.eye(4)),
+        {"shape": (2**31 - 1, 4)},
+    ),
     "rows of text": (EYE, {"shape": ("4", 4)}),
     "three dimensions": (EYE, {"shape": (4, 4, 4)}),
     "values of text": (EYE, {"data": np.array(["a", "b", "c", "d"])}),
