@@ -8,6 +8,7 @@ from stoilo.core.errors import InternalError
 from stoilo.core.libraries import library_names, load_library, parse_library
 from stoilo.flavors.describing.check import check_library
 from stoilo.flavors.describing.drafting import describe_package
+from tests.support.libraries import FAKE_LIBRARY, install_fake
 
 READ = Path(__file__).parent / "read"
 QUICK = {"PIL", "mpmath", "torchvision"}
@@ -36,16 +37,7 @@ def test_shipped_library_is_sound(name, deep):
     assert report.calls > 0 or not deep
 
 
-HEAD = """
-name = "fake"
-distribution = "fake-library"
-versions = ">=1.4,<1.5"
-level = "pure"
-summary = "fake: for tests."
-preload = ["fake"]
-[modules."fake"]
-names = ["work"]
-"""
+HEAD = FAKE_LIBRARY
 HARMLESS = "def work(value=1):\n    return value\n"
 
 
@@ -54,17 +46,7 @@ def installed(tmp_path):
     """Install a package of one file and return its check."""
 
     def install(source, head=HEAD, read="", version="1.4.2", timeout_s=30, **files):
-        package = tmp_path / "fake"
-        package.mkdir()
-        (package / "__init__.py").write_text(source)
-        for name, text in files.items():
-            (package / f"{name}.py").write_text(text)
-        info = tmp_path / "fake_library-1.4.2.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(
-            f"Metadata-Version: 2.1\nName: fake-library\nVersion: {version}\n"
-        )
-        (info / "top_level.txt").write_text("fake\n")
+        install_fake(tmp_path, source, version, **files)
         library = parse_library(head.encode())
         report = check_library(library, read, paths=[tmp_path], timeout_s=timeout_s)
         return [(fault.code, fault.message) for fault in report.faults]

@@ -209,3 +209,31 @@ def assert_stopped(source: str, *libraries: str) -> str:
     if outcome.status is RunStatus.OK:
         assert not skeleton.decode(outcome.value or b"")
     return outcome.code
+
+
+FAKE_LIBRARY = """
+name = "fake"
+distribution = "fake-library"
+versions = ">=1.4,<1.5"
+level = "pure"
+summary = "fake: for tests."
+preload = ["fake"]
+[modules."fake"]
+names = ["work"]
+"""
+"""The description of what `install_fake` makes."""
+
+
+def install_fake(
+    folder: Path, source: str, version: str = "1.4.2", **files: str
+) -> None:
+    """Put the package ``fake`` into `folder` as pip would; `files`: submodules' texts."""
+    package = folder / "fake"
+    package.mkdir()
+    for name, text in {"__init__": source, **files}.items():
+        (package / f"{name}.py").write_text(text)
+    info = folder / "fake_library-1.4.2.dist-info"
+    info.mkdir()
+    facts = f"Metadata-Version: 2.1\nName: fake-library\nVersion: {version}\n"
+    (info / "METADATA").write_text(facts)
+    (info / "top_level.txt").write_text("fake\n")

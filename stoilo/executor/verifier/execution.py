@@ -25,7 +25,7 @@ from stoilo.core.levels import Level
 from stoilo.core.types import RunLayer, RunOutcome, RunStatus
 from stoilo.executor.verifier.boinc_session import Session
 from stoilo.executor.verifier.checkpoints import KeptRun
-from stoilo.executor.verifier.host_verifier import HostVerifier, Runtimes, TaskJail
+from stoilo.executor.verifier.host_verifier import HostVerifier, JailRunner, Runtimes
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.trees import (
     WantedTree,
@@ -227,7 +227,7 @@ class VerifiedExecutor:
         self,
         task: VerifiedTask,
         source: str,
-        jail: TaskJail,
+        jail: JailRunner,
         header: ResultHeader,
         watch: Watch,
     ) -> bytes:
@@ -271,7 +271,7 @@ class VerifiedExecutor:
 def _run_kept(
     task: VerifiedTask,
     request: TaskRequest,
-    jail: TaskJail,
+    jail: JailRunner,
     keeper: Session,
     watch: Watch,
 ) -> tuple[JailReport, int]:

@@ -202,8 +202,8 @@ def newest_release(state: Path, built: Built, now: int) -> TrustedRelease:
     )
 
 
-class TaskJail(Protocol):
-    """What runs tasks: a `Jail`, or what stands for one."""
+class JailRunner(Protocol):
+    """What runs requests: a warm `Jail`, or what stands for one; thread-safe."""
 
     def run(
         self,
@@ -212,7 +212,10 @@ class TaskJail(Protocol):
         *,
         watch: Callable[[Exchange], object] | None = None,
     ) -> JailReport:
-        """Run one request; see `Jail.run`."""
+        """Run one request in a fresh fork; blocks.
+
+        `watch` gets what ends the run early, from any thread, before it begins.
+        """
         ...
 
 
@@ -228,7 +231,7 @@ class Runtimes(Protocol):
 
     def jail(
         self, level: Level, flavor: str, trust: TrustedRelease, archive: Path | None
-    ) -> TaskJail:
+    ) -> JailRunner:
         """Return the jail for tasks of `level` that need `flavor`."""
         ...
 

@@ -45,7 +45,6 @@ from stoilo.server.validation.assimilation import OutcomeKeeper
 from stoilo.server.validation.docket import Docket
 from stoilo.server.validation.results import ResultValidation
 from stoilo.server.validation.validators import (
-    JailRunner,
     ValidatorJails,
     Validators,
 )
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from contextlib import AsyncExitStack
     from pathlib import Path
 
+    from stoilo.executor.verifier.host_verifier import JailRunner
     from stoilo.executor.verifier.workunit import ResultHeader
     from stoilo.policies.policy import Policy
     from stoilo.server.admission.draft import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from stoilo.core.codec.nodes import Node
 from stoilo.core.codec.skeleton import decode, encode, nodes_equal
@@ -28,8 +28,7 @@ from stoilo.sandbox.process.warm_jails import (
 )
 
 if TYPE_CHECKING:
-    from stoilo.sandbox.process.exchange import Exchange
-    from stoilo.sandbox.process.report import JailReport
+    from stoilo.executor.verifier.host_verifier import JailRunner
 
 
 Watch = Callable[[Callable[[], None]], None]
@@ -50,23 +49,6 @@ class JudgeTrouble(StoiloError):
 
 class SwappedProgram(TrustError):
     """The validators are not those of the admission, and never will be (``STO-R067``)."""
-
-
-class JailRunner(Protocol):
-    """A warm jail of one level for the validate job (`sandbox`'s `Jail`)."""
-
-    def run(
-        self,
-        request: bytes,
-        limits: RunLimits,
-        *,
-        watch: Callable[[Exchange], object] | None = None,
-    ) -> JailReport:
-        """Run one request in a fresh fork; blocks, thread-safe.
-
-        `watch` gets what ends the run early, from any thread, before it begins.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

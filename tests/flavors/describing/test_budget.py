@@ -7,17 +7,9 @@ import pytest
 from stoilo.core.libraries import parse_library
 from stoilo.flavors.describing import check
 from stoilo.flavors.describing.check import check_library
+from tests.support.libraries import FAKE_LIBRARY, install_fake
 
-HEAD = """
-name = "fake"
-distribution = "fake-library"
-versions = ">=1.4,<1.5"
-level = "pure"
-summary = "fake: for tests."
-preload = ["fake"]
-[modules."fake"]
-names = ["other", "work"]
-"""
+HEAD = FAKE_LIBRARY.replace('["work"]', '["other", "work"]')
 ENDLESS = "sum(itertools.repeat(0))"  # in C: no signal stops it
 CRASH = "ctypes.string_at(0)"
 
@@ -26,14 +18,10 @@ CRASH = "ctypes.string_at(0)"
 def ask(tmp_path, monkeypatch):
     """Install a package with `work`, and `other` before it, and check it."""
     monkeypatch.setattr(check, "_STUCK_S", 1.0)
-    info = tmp_path / "fake_library-1.4.2.dist-info"
-    info.mkdir()
-    facts = "Metadata-Version: 2.1\nName: fake-library\nVersion: 1.4.2\n"
-    (info / "METADATA").write_text(facts)
 
     def ask(work, other="return 1", budget_s=30):
         source = f"import ctypes, itertools\ndef work(*values):\n    {work}\n"
-        (tmp_path / "fake.py").write_text(source + f"def other():\n    {other}\n")
+        install_fake(tmp_path, source + f"def other():\n    {other}\n")
         library, paths = parse_library(HEAD.encode()), [tmp_path]
         return check_library(library, None, paths=paths, deep=1, budget_s=budget_s)
 
