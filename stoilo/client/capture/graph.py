@@ -79,6 +79,13 @@ class _Replacer(ast.NodeTransformer):
         return name
 
 
+def _line_of(external: External, place: str) -> str:
+    """Return `place`, the first line of a function (``file.py:12``), at the use itself."""
+    file, _, first = place.rpartition(":")
+    line = getattr(external.node, "lineno", 0)
+    return f"{file}:{line}" if first.isdigit() and line >= int(first) else place
+
+
 def replace_own_modules(
     resolve: Resolve, unit: Target, node: ast.AST, outside: Outside, place: str
 ) -> frozenset[int]:
@@ -110,13 +117,14 @@ def _bind_attribute(
     if not hasattr(module, attribute):
         refuse(
             "STO-C013",
-            f"`{dotted}` (used in {place}) does not exist",
+            f"`{dotted}` (used in {_line_of(root, place)}) does not exist",
             "check the name, or reload the module",
         )
     if not isinstance(name.ctx, ast.Load):
         refuse(
             "STO-C013",
-            f"`{dotted}` (used in {place}) is assigned from outside its module",
+            f"`{dotted}` (used in {_line_of(root, place)}) is assigned from outside its "
+            "module",
             "write a function in that module which assigns it",
         )
     external = External(
@@ -244,7 +252,7 @@ class Graph:
         self, unit: Target, external: External, outside: Outside, place: str
     ) -> None:
         """Bind one use of an outside name; built-ins and unknown names stay as written."""
-        where = f"`{external.name}` (used in {place})"
+        where = f"`{external.name}` (used in {_line_of(external, place)})"
         try:
             value = outside.value_of(external)
         except ValueError:

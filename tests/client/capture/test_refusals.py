@@ -133,6 +133,17 @@ def test_a_module_of_no_level_is_refused_with_what_to_do_instead() -> None:
     assert "pass the data as an argument" in error.value.hint
 
 
+def test_a_refusal_names_the_line_of_the_use() -> None:
+    def task(_: Any) -> Any:
+        first = 1
+        return first, os.getcwd()
+
+    with pytest.raises(UsageError, match="STO-C012") as error:
+        capture_task(task, {})
+    line = task.__code__.co_firstlineno + 2
+    assert f"`os` (used in test_refusals.py:{line})" in error.value.message
+
+
 def test_a_value_that_contains_itself_is_refused() -> None:
     loop: list[Any] = [Holder(1)]
     loop[0].inside = loop
