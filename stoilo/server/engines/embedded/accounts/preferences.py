@@ -350,4 +350,5 @@ def _number(text: str) -> float | None:
         value = float(text)
     except ValueError:
         return None
-    return value if 0.0 <= value <= 1e12 else None  # noqa: PLR2004
+    # Zero is added: -0 is one of the numbers, and its sign would go on.
+    return value + 0.0 if 0.0 <= value <= 1e12 else None  # noqa: PLR2004

@@ -3,7 +3,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from stoilo.core.boinc.messages import SchedulerRequest
@@ -33,6 +33,7 @@ def test_any_text_ends_in_preferences_or_none(text):
 
 
 @given(st.dictionaries(st.sampled_from(sorted(GLOBAL_TAGS)) | st.text(), TEXTS))
+@example({"start_hour": "-0"})
 def test_what_goes_on_is_known_names_and_numbers_alone(values):
     inner = "".join(
         f"<{tag}>{escape(text)}</{tag}>" for tag, text in values.items() if tag
