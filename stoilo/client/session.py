@@ -18,6 +18,7 @@ from pathlib import Path
 
 from stoilo.client.capture import Captured
 from stoilo.client.capture.arguments import encode_stored
+from stoilo.client.capture.known import Captures
 from stoilo.client.options import TaskOptions, create_request
 from stoilo.client.wire import Wire
 from stoilo.core.digests import content_digest
@@ -111,6 +112,7 @@ class Session:
     review: Review | None = None
 
     def __post_init__(self) -> None:
+        self.captures = Captures()
         self._reviewed: set[str] = set()
         self._uploads: dict[str, asyncio.Future[str]] = {}
 
