@@ -183,7 +183,7 @@ class Connection:
 
     async def close(self) -> None:
         """Close the connection; submitted tasks go on."""
-        await self._session.wire.close()
+        await self._session.close()
 
     async def __aenter__(self) -> Self:
         """Return the connection."""
