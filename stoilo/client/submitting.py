@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stoilo.client.wire import UNKNOWN_CALL, Wire, is_retryable, read_detail
-from stoilo.core.errors import StoiloError
+from stoilo.core.errors import PolicyRefusal, StoiloError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import BOUNDS
 
@@ -54,9 +54,9 @@ class Submitter:
         try:
             answer = await self._call("CreateTasks", request)
         except StoiloError as error:
-            # What refuses the whole call may be one task's: each hears its own answer.
             self._is_old |= error.code == UNKNOWN_CALL
-            if is_retryable(error):
+            # A refused source is refused for all; else each hears its own answer.
+            if is_retryable(error) or isinstance(error, PolicyRefusal):
                 _fail(batch, error)
             else:
                 await asyncio.gather(*(self._send_one(one) for one in batch))

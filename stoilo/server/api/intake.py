@@ -221,9 +221,7 @@ class Intake(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc has no t
                 await context.write(render(answer))
         elif handler.unary_stream is not None:
             async with self._first(call) as (request, hold):
-                # Small answers, for long: whoever waits for tasks holds no room.
-                is_small = not call.account or name == "WaitTasks"
-                hold.resize(0 if is_small else 2 * CHUNK_BYTES)
+                hold.resize(2 * CHUNK_BYTES if call.account else 0)
                 answers = handler.unary_stream(_needed(request), context)
                 async for answer in answers:
                     await context.write(render(answer))
