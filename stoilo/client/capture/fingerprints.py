@@ -113,7 +113,7 @@ class Fingerprint:
         """Return where a value was met before, which shows what is shared; else empty."""
         place = (id(value), context)
         if place in self._seen:
-            return ("again", id(value), self._seen[place])
+            return ("again", 0 if self._is_literal else id(value), self._seen[place])
         if len(self._seen) > MOST_VALUES:
             raise UnwatchedError
         self._seen[place] = len(self._seen)

@@ -81,7 +81,10 @@ class Captures:
         self.written += 1
         written = write(func, calls, validators, spread=spread)
         # Again: another thread may have changed something while the source was written.
-        again, alive = self._key(func, calls, validators, spread=spread)
+        # Calls of plain data (no key has a part of them) need not be looked through again.
+        again, alive = self._key(
+            func, calls if key and key[2] else (), validators, spread=spread
+        )
         if key and again == key:
             self._kept[key] = (written, alive)
             while len(self._kept) > MOST_KEPT:

@@ -244,20 +244,16 @@ class Run:
             began = self.backend.now()
             submit = functools.partial(self.backend.submit_many, jobs)
             found = await self._reach(submit)
-            again: list[tuple[Flight, Mapping[str, object]]] = []
-            fault: StoiloError | None = None
-            for one, answer in zip(waiting, found, strict=True):
+            faults = [one for one in found if isinstance(one, StoiloError)]
+            for (flight, _), answer in zip(waiting, found, strict=True):
                 if isinstance(answer, str):
-                    one[0].job_id, one[0].began = answer, began
+                    flight.job_id, flight.began = answer, began
                 elif answer.code == _KEY_TAKEN:
-                    again.append(one)  # the source was changed since the kill
-                else:
-                    fault = fault or answer
-            for flight, _ in again:
-                self._flights.renew(flight)
-            if fault is not None:
-                raise fault
-            waiting = again
+                    self._flights.renew(flight)  # the source was changed since the kill
+            for fault in faults:
+                if fault.code != _KEY_TAKEN:
+                    raise fault
+            waiting = [one for one in waiting if not one[0].job_id]
 
     async def _arguments(self, order: Order) -> Mapping[str, object]:
         await self._guard.look(order, self._jobs.part_of(order))

@@ -263,3 +263,26 @@ def test_threads_capture_in_turns():
     for one in work:
         one.join()
     assert (captures.written, len(set(made))) == (1, 1)
+
+
+def test_constants_shared_within_a_validator_are_known_again():
+    captures = Captures()
+    for n in range(3):
+        shape = (2, n - n)
+        captures.task(task, {"x": 1}, make_rule({"x": shape, "y": shape}))
+    assert captures.written == 1
+
+
+def test_twin_in_the_data_beside_the_source_is_the_one_that_travels():
+    held = [None, *map(float, range(300))]
+
+    def make():
+        def entry(kwargs):
+            return kwargs["x"] if kwargs else held[0]
+
+        return entry
+
+    captures = Captures()
+    for twin in (make(), make()):
+        held[0] = twin
+        assert captures.task(twin, {"x": 1}) == capture_task(twin, {"x": 1})
