@@ -49,6 +49,7 @@ def test_other_ways_to_wait_use_the_stream(with_fake: Any, how: str) -> None:
         if how == "map":
             service.answer = lambda r, _s: Outcome(items=(Outcome.of(5),) * r.map_items)
             assert await conn.map(one, [{"x": 1}] * 20, chunk_items=5) == [5] * 20
+            assert (service.calls["CreateTasks"], len(service.tasks)) == (1, 4)
         else:
             tasks = await submit_many(conn)
             assert len([t async for t in stoilo.as_completed(tasks)]) == 20
