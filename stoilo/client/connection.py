@@ -7,9 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Self
 
 from stoilo.client.address import Address, resolve_address
-from stoilo.client.capture import capture_task
 from stoilo.client.capture.arguments import StoredValue
-from stoilo.client.capture.modules import capture_calls
 from stoilo.client.mapping import MapRun
 from stoilo.client.options import TaskLimits, make_options
 from stoilo.client.results import ResultT
@@ -88,7 +86,9 @@ class Connection:
         options = make_options(
             redundancy_options, flavor, level, limits, label, publish_source
         )
-        captured = capture_task(func, kwargs, init_valid_func, compare_valid_func)
+        captured = self._session.captures.task(
+            func, kwargs, init_valid_func, compare_valid_func
+        )
         return StagedTask(self._session, captured, options, key)
 
     def restore_task(self, task_id: str) -> SubmittedTask[Any]:
@@ -109,7 +109,9 @@ class Connection:
         compare_valid_func: Callable[[Any, Any], bool] | None = None,
     ) -> str:
         """Return the exact text that would be sent, validators below the task."""
-        captured = capture_task(func, kwargs, init_valid_func, compare_valid_func)
+        captured = self._session.captures.task(
+            func, kwargs, init_valid_func, compare_valid_func
+        )
         if not captured.validator_module:
             return captured.task_module
         rule = f"\n\n# validators (never leave the server)\n{captured.validator_module}"
@@ -154,7 +156,9 @@ class Connection:
         )
         calls = [dict(item) for item in items]
         captured = (
-            capture_calls(func, calls, init_valid_func, compare_valid_func)
+            self._session.captures.calls(
+                func, calls, init_valid_func, compare_valid_func
+            )
             if calls
             else None
         )
@@ -179,7 +183,7 @@ class Connection:
 
     async def close(self) -> None:
         """Close the connection; submitted tasks go on."""
-        await self._session.wire.close()
+        await self._session.close()
 
     async def __aenter__(self) -> Self:
         """Return the connection."""

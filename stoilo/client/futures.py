@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar, cast
 
-from stoilo.client.capture.modules import capture_calls
 from stoilo.client.connection import Where
 from stoilo.client.mapping import MapRun
 from stoilo.client.options import TaskLimits, TaskOptions, make_options
@@ -115,8 +114,8 @@ class Executor(concurrent.futures.Executor):
             RuntimeError: after `shutdown`, as the standard library does.
         """
         call = {"args": list(args), "kwargs": dict(kwargs)}
-        captured = capture_calls(fn, [call], spread=True).pack_one()
         session = self._connection._core.session  # noqa: SLF001 - one package
+        captured = session.captures.calls(fn, [call], spread=True).pack_one()
         future: TaskFuture[T] = TaskFuture()
         with self._lock:
             self._check_open()
@@ -147,7 +146,7 @@ class Executor(concurrent.futures.Executor):
             {"args": list(args), "kwargs": {}} for args in zip(*iterables, strict=False)
         ]
         session = self._connection._core.session  # noqa: SLF001 - one package
-        captured = capture_calls(fn, calls, spread=True) if calls else None
+        captured = session.captures.calls(fn, calls, spread=True) if calls else None
         chunk = chunksize if chunksize > 1 else None
         run: MapRun[T] = MapRun(session, captured, self._options, chunk)
         work = asyncio.run_coroutine_threadsafe(run.results(), background.loop())

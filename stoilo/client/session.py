@@ -18,7 +18,10 @@ from pathlib import Path
 
 from stoilo.client.capture import Captured
 from stoilo.client.capture.arguments import encode_stored
+from stoilo.client.capture.known import Captures
 from stoilo.client.options import TaskOptions, create_request
+from stoilo.client.submitting import Submitter
+from stoilo.client.waiting import Waiting
 from stoilo.client.wire import Wire
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
@@ -111,6 +114,9 @@ class Session:
     review: Review | None = None
 
     def __post_init__(self) -> None:
+        self.captures = Captures()
+        self.waiting = Waiting(self.wire)
+        self._submitter = Submitter(self.wire, self.patience_s)
         self._reviewed: set[str] = set()
         self._uploads: dict[str, asyncio.Future[str]] = {}
 
@@ -120,12 +126,15 @@ class Session:
         self._ask_for_review(captured, digest)
         names = [await self._ensure_blob(blob) for blob in captured.blobs]
         request = create_request(captured, options, key, names)
-        answer = await self.wire.call_patiently(
-            "CreateTask", request, patience_s=self.patience_s
-        )
+        task_id = await self._submitter.create(request)
         target = self.wire.address.target
-        self.journal.append(entry_now(answer.task_id, target, options.label, digest))
-        return str(answer.task_id)
+        self.journal.append(entry_now(task_id, target, options.label, digest))
+        return task_id
+
+    async def close(self) -> None:
+        """Stop waiting and close the channel."""
+        await self.waiting.close()
+        await self.wire.close()
 
     def _ask_for_review(self, captured: Captured, digest: str) -> None:
         if self.review is None or digest in self._reviewed:

@@ -85,8 +85,11 @@ class SubmittedTask(Generic[ResultT]):
         return await read_items(self._session.wire, answer, count)
 
     async def wait(self, timeout: float | None = None) -> pb.PollTaskResponse | None:  # noqa: ASYNC109 - same
-        """Poll until the task is final; None when `timeout` s passed before."""
+        """Wait until the task is final; None when `timeout` s passed before."""
         deadline = None if timeout is None else time.monotonic() + timeout
+        if deadline is not None:  # so that something is known when it has passed
+            await self._poll_until(deadline)
+        await self._follow(deadline)
         backoff = POLLING()
         while self._final is None:
             answer = await self._poll_until(deadline)
@@ -100,6 +103,19 @@ class SubmittedTask(Generic[ResultT]):
                     pause = min(pause, max(0.0, deadline - time.monotonic()))
                 await asyncio.sleep(pause)
         return self._final
+
+    async def _follow(self, deadline: float | None) -> None:
+        """Wait to be told of the end; what is left then has to be polled for."""
+        left = None if deadline is None else deadline - time.monotonic()
+        if self._final is not None or (left is not None and left <= 0):
+            return
+        try:
+            async with asyncio.timeout(left):
+                answer = await self._session.waiting.end_of(self._task_id)
+        except TimeoutError:
+            return
+        if answer is not None:
+            self._last = self._final = answer
 
     async def _poll_until(self, deadline: float | None) -> pb.PollTaskResponse | None:
         left = None if deadline is None else deadline - time.monotonic()

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from typing import Any
 
 import grpc
@@ -45,6 +46,7 @@ _FAMILIES: dict[str, type[StoiloError]] = {
         InternalError,
     )
 }
+UNKNOWN_CALL = "STO-C054"  # of a server that is older, or another service
 _BUSY = frozenset({"STO-R008"})  # What a server says that has its hands full
 _LOST = frozenset(
     {
@@ -109,7 +111,7 @@ def map_rpc_error(
         )
     if status is grpc.StatusCode.UNIMPLEMENTED:
         return InternalError(
-            "STO-C054",
+            UNKNOWN_CALL,
             f"{target} does not offer this call",
             hint="client and server are of different versions, or it is another service",
         )
@@ -167,6 +169,11 @@ def _read_detail(error: grpc.aio.AioRpcError) -> pb.ErrorDetail | None:
             except ValueError:  # protobuf's DecodeError is one
                 return None
     return None
+
+
+def read_detail(detail: pb.ErrorDetail) -> StoiloError:
+    """Return the error of one task among many."""
+    return _from_detail(detail, grpc.StatusCode.UNKNOWN)
 
 
 def _from_detail(detail: pb.ErrorDetail, status: grpc.StatusCode) -> StoiloError:
@@ -302,20 +309,30 @@ class Wire:
 
     async def _collect(self, digest: str) -> bytes:
         request = pb.DownloadBlobRequest(digest=digest)
-        stream = self._stub.DownloadBlob(
-            request, timeout=TRANSFER_S, metadata=self._metadata
-        )
         parts = bytearray()
-        try:
-            async for message in stream:
+        stream = self.stream("DownloadBlob", request, timeout_s=TRANSFER_S)
+        async with aclosing(stream) as messages:
+            async for message in messages:
                 parts += message.data
                 if len(parts) > BOUNDS.value_bytes:
-                    stream.cancel()
                     raise TrustError("STO-C056", "a downloaded result is too large")
+        return bytes(parts)
+
+    async def stream(
+        self, method: str, request: Request, *, timeout_s: float
+    ) -> AsyncGenerator[Any, None]:
+        """Yield the messages of one call; closing it ends the call."""
+        call = getattr(self._stub, method)(
+            request, timeout=timeout_s, metadata=self._metadata
+        )
+        try:
+            async for message in call:
+                yield message
         except grpc.aio.AioRpcError as error:
             raise self._mapped(error) from None
+        finally:
+            call.cancel()
         self.last_success = time.monotonic()
-        return bytes(parts)
 
     async def _attempt(self, method: Any, request: Any, *, timeout_s: float) -> Any:  # noqa: ANN401 - generated stubs are untyped
         try:

@@ -28,6 +28,7 @@ from stoilo.core.types import BOUNDS, TaskState
 
 ERROR_KEY = "stoilo-error-bin"
 CHUNK = 1024 * 1024
+ROUND_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +77,14 @@ class FakeTaskService(tasks_pb2_grpc.TaskServiceServicer):
         token: str = "fake-token",  # noqa: S107 - opens nothing
         # larger values come as blobs
         inline_bytes: int = BOUNDS.inline_arguments_bytes,
+        # as a server of before that has no CreateTasks and no WaitTasks
+        is_old: bool = False,
     ) -> None:
         self.answer = answer
         self.polls = polls
         self.token = token
         self.inline_bytes = inline_bytes
+        self.is_old = is_old
         self.tasks: dict[str, _FakeTask] = {}
         self.keys: dict[str, str] = {}
         self.blobs: dict[str, bytes] = {}
@@ -96,27 +100,74 @@ class FakeTaskService(tasks_pb2_grpc.TaskServiceServicer):
     async def CreateTask(self, request: pb.CreateTaskRequest, context: Any) -> Any:  # noqa: ANN401, N802
         """Store a task; the same key gives the same task."""
         await self._enter("CreateTask", context)
+        created = self._create(request)
+        if isinstance(created, StoiloError):
+            await fail(context, created)
+        await self._leave("CreateTask", context)
+        return created
+
+    def _create(
+        self, request: pb.CreateTaskRequest
+    ) -> pb.CreateTaskResponse | StoiloError:
         if self.refuse is not None:
-            await fail(context, self.refuse)
-        missing = [name for name in request.blobs if name not in self.blobs]
-        if missing:
-            await fail(context, UsageError("STO-R012", "a blob was not uploaded"))
+            return self.refuse
+        if any(name not in self.blobs for name in request.blobs):
+            return UsageError("STO-R012", "a blob was not uploaded")
         task_id = self.keys.setdefault(request.idempotency_key, str(uuid.uuid4()))
         self.tasks.setdefault(task_id, _FakeTask(request, self.polls))
-        await self._leave("CreateTask", context)
         return pb.CreateTaskResponse(task_id=task_id, level=request.level or "pure")
+
+    async def CreateTasks(self, request: pb.CreateTasksRequest, context: Any) -> Any:  # noqa: ANN401, N802
+        """Store many, each as `CreateTask`."""
+        await self._enter("CreateTasks", context)
+        found = [self._create(one) for one in request.tasks]
+        faults = [one for one in found if isinstance(one, StoiloError)]
+        if len(faults) == len(found):
+            await fail(context, faults[0])
+        await self._leave("CreateTasks", context)
+        return pb.CreateTasksResponse(
+            tasks=[
+                pb.CreatedTask(error=detail_of(one))
+                if isinstance(one, StoiloError)
+                else pb.CreatedTask(task=one)
+                for one in found
+            ]
+        )
 
     async def PollTask(self, request: pb.PollTaskRequest, context: Any) -> Any:  # noqa: ANN401, N802
         """Answer running a few times, then the outcome."""
         await self._enter("PollTask", context)
         task = await self._find(request.task_id, context)
+        await self._go_on(task)
+        await self._leave("PollTask", context)
+        return self._answer(request.task_id, task)
+
+    async def _go_on(self, task: _FakeTask) -> None:
+        """Come nearer to the task's end by one poll."""
         if not task.state.final:
             task.polls_left -= 1
             if task.polls_left < 0:
                 task.outcome = await asyncio.to_thread(self.answer, task.request, self)
                 task.state = task.outcome.state
-        await self._leave("PollTask", context)
-        return self._answer(request.task_id, task)
+
+    async def WaitTasks(self, request: pb.WaitTasksRequest, context: Any) -> Any:  # noqa: ANN401, N802
+        """Tell of each task's end; each comes nearer to it every `ROUND_S` s."""
+        await self._enter("WaitTasks", context)
+        waiting = list(request.task_ids)
+        while waiting:
+            for task_id in list(waiting):
+                task = self.tasks.get(task_id)
+                if task is not None:
+                    await self._go_on(task)
+                if task is None or task.state.final:
+                    waiting.remove(task_id)
+                    await self._leave("WaitTasks", context)
+                    yield (
+                        self._answer(task_id, task)
+                        if task
+                        else pb.PollTaskResponse(task_id=task_id)
+                    )
+            await asyncio.sleep(ROUND_S)
 
     async def CancelTask(self, request: pb.CancelTaskRequest, context: Any) -> Any:  # noqa: ANN401, N802
         """Cancel unless final."""
@@ -199,6 +250,8 @@ class FakeTaskService(tasks_pb2_grpc.TaskServiceServicer):
         return self.tasks[task_id]
 
     async def _enter(self, method: str, context: Any) -> None:  # noqa: ANN401
+        if self.is_old and method in {"CreateTasks", "WaitTasks"}:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         self.calls[method] += 1
         metadata = dict(context.invocation_metadata() or ())
         if self.token and metadata.get("authorization") != f"Bearer {self.token}":
@@ -210,8 +263,8 @@ class FakeTaskService(tasks_pb2_grpc.TaskServiceServicer):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "Socket closed")
 
 
-async def fail(context: Any, error: StoiloError) -> None:  # noqa: ANN401 - grpc's own
-    """End a call as the server does."""
+def detail_of(error: StoiloError) -> pb.ErrorDetail:
+    """Return an error as the server tells it."""
     detail = pb.ErrorDetail(
         code=error.code, message=error.message, hint=error.hint, family=error.family
     )
@@ -226,6 +279,12 @@ async def fail(context: Any, error: StoiloError) -> None:  # noqa: ANN401 - grpc
             message=finding.message,
             hint=finding.hint,
         )
+    return detail
+
+
+async def fail(context: Any, error: StoiloError) -> None:  # noqa: ANN401 - grpc's own
+    """End a call as the server does."""
+    detail = detail_of(error)
     context.set_trailing_metadata(((ERROR_KEY, detail.SerializeToString()),))
     status = {
         "denied": grpc.StatusCode.NOT_FOUND,

@@ -40,6 +40,7 @@ SMALL = {
     "learn_transport": {"layers": {"fc": (64, 64)}, "runs": 1},
     "learn_methods": {"seeds": (0,), "replicas": (4,)},
     "learn_jail": {"methods": ("fedavg",), "accuracy": 0.5, "widths": (4,), "steps": 1},
+    "learn_step": {"widths": (4,), "steps": 1},
     "hostile": {"sizes": HostileSizes(2, 4, 8, 2, 1, 3)},
     "submit": {"sizes": Sizes(cached=3, uncached=3, peer=1, alone=1, together=2)},
 }
@@ -47,7 +48,7 @@ SMALL = {
 
 LONG = {
     *("calls", "frozen", "hostile", "submit", "threads", "whole_torch"),
-    *("learn_jail", "learn_methods", "log_reading", "log_witnesses"),
+    *("learn_jail", "learn_methods", "learn_step", "log_reading", "log_witnesses"),
 }
 
 

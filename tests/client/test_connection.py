@@ -76,13 +76,18 @@ def test_a_lost_answer_to_submit_makes_no_second_task(with_fake: Any) -> None:
     with_fake(body)
 
 
-def test_lost_polls_are_repeated(with_fake: Any) -> None:
+@pytest.mark.parametrize("method", ["PollTask", "WaitTasks"])
+def test_lost_answers_to_who_waits_are_repeated(with_fake: Any, method: str) -> None:
     async def body(conn: Any, service: FakeTaskService) -> None:
         task = await conn.create_task(add, ADD).submit()
-        service.lose_answers("PollTask", 3)
+        service.lose_answers(method, 3)
         assert await task.result() == 5
+        assert service.lose[method] == 0
+        assert service.calls[method] >= 4
 
-    with_fake(body)
+    is_old = method == "PollTask"
+    fake = FakeTaskService(lambda _r, _s: Outcome.of(5), is_old=is_old)
+    with_fake(body, fake)
 
 
 def test_a_waiting_client_outlasts_a_server_restart() -> None:

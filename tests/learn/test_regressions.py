@@ -10,7 +10,7 @@ from torch import nn
 from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.results import user_error
 from stoilo.core.errors import InternalError, TrustError, UnreachableError, UsageError
-from stoilo.learn.backends import Handle, JobEnd
+from stoilo.learn.backends import Backend, Handle, JobEnd
 from stoilo.learn.backends.local import LocalBackend, run_job
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
 from stoilo.learn.core.data import split
@@ -107,6 +107,8 @@ class Memory:
             self.endings[job.key] = self.lie(job) or run_job(job)
         self.queue += [job.key] if job.key not in self.queue else []
         return job.key
+
+    submit_many = Backend.submit_many
 
     async def next(self, wait_s=None):  # noqa: ARG002 - as all backends
         return self.endings[self.queue.pop(0)] if self.queue else None

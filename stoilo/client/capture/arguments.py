@@ -31,6 +31,7 @@ from stoilo.core.libraries import listed_name
 from stoilo.core.types import BOUNDS
 
 if TYPE_CHECKING:
+    from stoilo.client.capture.fingerprints import Fingerprint
     from stoilo.client.capture.graph import Graph
 
 
@@ -81,7 +82,7 @@ _CONTAINERS = (list, tuple, dict, set, frozenset)
 class Values:
     """Discover what values reach, then turn them into nodes once names are known."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph | Fingerprint) -> None:
         self.graph = graph
         graph.discover = self.discover
         self._active: list[int] = []
@@ -118,7 +119,6 @@ class Values:
                 self._discover(part, part_where, found)
             return
         if isinstance(value, StoredValue):
-            self.has_stored = True
             return
         if is_code(value):
             found.append(self.graph.place_callable(value, _wanted(where), where))
@@ -159,6 +159,7 @@ class Values:
     def to_ref(self, value: object, convert: Callable[[object], Node]) -> Node:
         """Name what is not plain data (see `stoilo.core.codec.nodes.References`)."""
         if isinstance(value, StoredValue):
+            self.has_stored = True
             return value  # the packer puts a blob reference here
         if form := form_of(value):
             return self._library.node(value, form, convert)

@@ -28,7 +28,7 @@ _PICKLE_HOOKS = frozenset(
 
 def make_class(graph: Graph, cls: type, wanted: str, where: str) -> Target:
     """Return the target of the researcher's class `cls`."""
-    methods = _methods(cls)
+    methods = methods_of(cls)
     name = where or cls.__qualname__
     try:
         node = find_class(cls, methods, f"`{cls.__qualname__}`")
@@ -47,11 +47,11 @@ def make_class(graph: Graph, cls: type, wanted: str, where: str) -> Target:
     return target
 
 
-def _methods(cls: type) -> list[types.FunctionType]:
+def methods_of(cls: type) -> list[types.FunctionType]:
     """Return the plain functions written in the class body."""
     found: list[types.FunctionType] = []
     for value in vars(cls).values():
-        for function in _functions_in(value):
+        for function in functions_in(value):
             inside = function.__qualname__.rpartition(".")[0] == cls.__qualname__
             home = str(function.__globals__.get("__name__", ""))
             written = function.__code__.co_filename != "<string>"
@@ -60,7 +60,8 @@ def _methods(cls: type) -> list[types.FunctionType]:
     return found
 
 
-def _functions_in(value: object) -> list[types.FunctionType]:
+def functions_in(value: object) -> list[types.FunctionType]:
+    """Return the functions that a member of a class is made of."""
     if isinstance(value, staticmethod | classmethod):
         value = value.__func__
     if isinstance(value, property):

@@ -37,6 +37,7 @@ from stoilo.client.capture.targets import (
     forwarding_call,
     reference,
 )
+from stoilo.core.errors import InternalError
 
 # Binds one use of an outside name, as `Graph.resolve_name` does
 Resolve = Callable[[Target, External, Outside, str], None]
@@ -182,6 +183,10 @@ class Graph:
         self.discover: Callable[[object, str], list[Target]] = lambda _value, _where: []
 
     # -- placing values ------------------------------------------------------------
+
+    def seal(self) -> None:
+        """Take nothing new from now on: the text is written."""
+        self._make = _refuse_new
 
     def place(self, value: object, wanted: str, where: str) -> Target:
         """Return the target that stands for an object, making it when it is new."""
@@ -346,6 +351,10 @@ class Graph:
         initial.wanted.append(f"{binding.name}_initial")
         target.expression = reference(initial, target, now=True)
         return target
+
+
+def _refuse_new(_graph: Graph, _value: object, _wanted: str, where: str) -> Target:
+    raise InternalError("STO-R034", f"{where} is not in the source that was written")
 
 
 @dataclass(frozen=True, eq=False)

@@ -138,6 +138,10 @@ class Labels:
         self._common: dict[int, int] = {}
         self._known: dict[int, int] = {}
 
+    def begin(self) -> None:
+        """Forget every number."""
+        self._common, self._known = {}, {}
+
     def keep(self) -> None:
         """Let every number given so far hold for all calls that follow."""
         self._common = dict(self._known)

@@ -99,6 +99,21 @@ def capture_task(
     return capture_calls(func, calls, init_valid, compare_valid).pack_one()
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The two texts of a task, without any of its calls."""
+
+    module: TaskModule
+    validators: tuple[str, str, str]  # text, names of both entries
+
+    def with_calls(self, calls: Sequence[Mapping[str, Any]]) -> CapturedCalls:
+        """Return them with calls whose functions and classes the texts hold."""
+        nodes = tuple(self.module.call_nodes(calls))
+        stored = self.module.values.has_stored
+        text, entry = self.module.text, self.module.entry
+        return CapturedCalls(text, entry, *self.validators, nodes, stored)
+
+
 def capture_calls(
     # called with one dict; with `spread`, as `func(*args, **kwargs)`
     func: Callable[..., Any],
@@ -110,15 +125,25 @@ def capture_calls(
     spread: bool = False,  # how `func` is called
 ) -> CapturedCalls:
     """Capture `func` once for many calls."""
+    validators = (init_valid, compare_valid)
+    return write(func, calls, validators, spread=spread).with_calls(calls)
+
+
+def write(
+    func: Callable[..., Any],
+    calls: Sequence[Mapping[str, Any]],
+    validators: tuple[Callable[[Any], bool] | None, Callable[[Any, Any], bool] | None],
+    *,
+    spread: bool,
+) -> Written:
+    """Write the source that `capture_calls` captures."""
     _check_entry(func, spread=spread)
-    module = _TaskModule(func, calls, spread=spread)
-    validators = _capture_validators(init_valid, compare_valid)
-    for text in (module.text, validators[0]):
+    module = TaskModule(func, calls, spread=spread)
+    found = _capture_validators(*validators)
+    for text in (module.text, found[0]):
         if len(text.encode()) > BOUNDS.source_bytes:
             raise too_large("source bytes", len(text.encode()), BOUNDS.source_bytes)
-    nodes = tuple(module.nodes)
-    stored = module.values.has_stored
-    return CapturedCalls(module.text, module.entry, *validators, nodes, stored)
+    return Written(module, found)
 
 
 def _check_entry(func: Callable[..., Any], *, spread: bool) -> None:
@@ -172,7 +197,7 @@ def check_arity(func: Callable[..., Any], count: int, what: str, takes: str) -> 
         return
 
 
-class _TaskModule:
+class TaskModule:
     """Graph, names, text and call nodes of one task module."""
 
     def __init__(
@@ -185,16 +210,11 @@ class _TaskModule:
         self.graph = Graph(make_target)
         self.values = Values(self.graph)
         self.task = self.graph.place_callable(func, "", _label(func))
-        roots = [self.task]
-        for index, call in enumerate(calls):
-            where = "kwargs" if len(calls) == 1 else f"items[{index}]"
-            for key, value in call.items():
-                if not isinstance(key, str):
-                    refuse("STO-C021", f"{where} has the key {key!r}", "use text keys")
-                roots += self.values.discover(value, f"{where}[{key!r}]")
+        roots = [self.task, *discover_calls(self.values, calls)]
         self.graph.close()
         targets = reachable(roots)
         state = [t for t in targets if isinstance(t, DataTarget) and t.travels]
+        self._state, self._spread = state, spread
         self.wrapper = _entry_wrapper(
             self.task, state, spread=spread, steps=_yields_states(func)
         )
@@ -209,15 +229,13 @@ class _TaskModule:
             ordered.append(last)
         self.text = render_module(ordered)
         self.entry = last.name
-        self.nodes = self._call_nodes(calls, state, spread=spread)
+        self.graph.seal()
 
-    def _call_nodes(
-        self,
-        calls: Sequence[Mapping[str, Any]],
-        state: list[DataTarget],
-        *,
-        spread: bool,
-    ) -> list[Node]:
+    def call_nodes(self, calls: Sequence[Mapping[str, Any]]) -> list[Node]:
+        """Return the nodes of calls, each with the data beside the source as they are."""
+        state, spread = self._state, self._spread
+        self.values.has_stored = False
+        self.values.labels.begin()
         data = {target.name: self.values.node(target.value) for target in state}
         self.values.labels.keep()
         made: list[Node] = []
@@ -230,6 +248,18 @@ class _TaskModule:
                 node = {"state": data, "kwargs": node}
             made.append(node)
         return made
+
+
+def discover_calls(values: Values, calls: Sequence[Mapping[str, Any]]) -> list[Target]:
+    """Place every function and class that the calls reach, and return the targets."""
+    found: list[Target] = []
+    for index, call in enumerate(calls):
+        where = "kwargs" if len(calls) == 1 else f"items[{index}]"
+        for key, value in call.items():
+            if not isinstance(key, str):
+                refuse("STO-C021", f"{where} has the key {key!r}", "use text keys")
+            found += values.discover(value, f"{where}[{key!r}]")
+    return found
 
 
 def _entry_wrapper(

@@ -198,6 +198,16 @@ def find_function(func: types.FunctionType, name: str) -> FunctionNode:
     return mangle(node, owner) if owner else node
 
 
+def functions_at(func: types.FunctionType) -> list[FunctionNode]:
+    """Return every function that begins on the line of `func`; read-only.
+
+    Raises:
+        UsageError: as `read_text`.
+    """
+    text = read_text(func, func.__name__)
+    return text.functions.get(func.__code__.co_firstlineno, [])
+
+
 def _candidates(text: SourceText, code: types.CodeType) -> list[FunctionNode]:
     """Return the nodes that begin where `code` says and look like it."""
     found = text.functions.get(code.co_firstlineno, [])

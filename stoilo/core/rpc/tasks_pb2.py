@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0btasks.proto\x12\tstoilo.v1\"\x91\x01\n\x11RedundancyOptions\x12\x12\n\nmin_quorum\x18\x01 \x01(\r\x12\x16\n\x0etarget_results\x18\x02 \x01(\r\x12\x11\n\tmax_error\x18\x03 \x01(\r\x12\x11\n\tmax_total\x18\x04 \x01(\r\x12\x13\n\x0bmax_success\x18\x05 \x01(\r\x12\x15\n\rdelay_bound_s\x18\x06 \x01(\r\"}\n\tRunLimits\x12\r\n\x05\x63pu_s\x18\x01 \x01(\r\x12\x0e\n\x06wall_s\x18\x02 \x01(\r\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x04\x12\x14\n\x0cresult_bytes\x18\x04 \x01(\x04\x12\x14\n\x0coutput_bytes\x18\x05 \x01(\x04\x12\x0f\n\x07threads\x18\x06 \x01(\r\"\xf8\x02\n\x11\x43reateTaskRequest\x12\x17\n\x0fidempotency_key\x18\x01 \x01(\t\x12\x13\n\x0btask_module\x18\x02 \x01(\x0c\x12\r\n\x05\x65ntry\x18\x03 \x01(\t\x12\x18\n\x10validator_module\x18\x04 \x01(\x0c\x12\x12\n\ninit_entry\x18\x05 \x01(\t\x12\x15\n\rcompare_entry\x18\x06 \x01(\t\x12\x11\n\targuments\x18\x07 \x01(\x0c\x12\r\n\x05\x62lobs\x18\x08 \x03(\t\x12\r\n\x05level\x18\t \x01(\t\x12\x0e\n\x06\x66lavor\x18\n \x01(\t\x12\x30\n\nredundancy\x18\x0b \x01(\x0b\x32\x1c.stoilo.v1.RedundancyOptions\x12$\n\x06limits\x18\x0c \x01(\x0b\x32\x14.stoilo.v1.RunLimits\x12\r\n\x05label\x18\r \x01(\t\x12\x16\n\x0epublish_source\x18\x0e \x01(\x08\x12\x0e\n\x06topics\x18\x10 \x03(\t\x12\x11\n\tmap_items\x18\x0f \x01(\r\"\x8c\x01\n\x07\x46inding\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x10\n\x08severity\x18\x02 \x01(\t\x12\x0c\n\x04line\x18\x03 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x04 \x01(\r\x12\x10\n\x08\x65nd_line\x18\x05 \x01(\r\x12\x12\n\nend_column\x18\x06 \x01(\r\x12\x0f\n\x07message\x18\x07 \x01(\t\x12\x0c\n\x04hint\x18\x08 \x01(\t\"4\n\x12\x43reateTaskResponse\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\"\"\n\x0fPollTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"u\n\x0bItemOutcome\x12\r\n\x05state\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\x12\x12\n\nerror_type\x18\x03 \x01(\t\x12\x12\n\nerror_text\x18\x04 \x01(\t\x12\x0c\n\x04\x63ode\x18\x05 \x01(\t\x12\x12\n\nvalue_blob\x18\x06 \x01(\t\"}\n\nCopyStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0f\n\x07outcome\x18\x03 \x01(\t\x12\x0c\n\x04\x63ode\x18\x04 \x01(\t\x12\x0f\n\x07sent_at\x18\x05 \x01(\x04\x12\x13\n\x0breceived_at\x18\x06 \x01(\x04\x12\r\n\x05\x63pu_s\x18\x07 \x01(\x01\"\xed\x02\n\x10PollTaskResponse\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\x0c\x12\x12\n\nvalue_blob\x18\x04 \x01(\t\x12\x12\n\nerror_type\x18\x05 \x01(\t\x12\x12\n\nerror_text\x18\x06 \x01(\t\x12\x0c\n\x04\x63ode\x18\x07 \x01(\t\x12\x0e\n\x06output\x18\x08 \x01(\t\x12\x13\n\x0b\x65xplanation\x18\t \x01(\t\x12%\n\x06\x63opies\x18\n \x03(\x0b\x32\x15.stoilo.v1.CopyStatus\x12%\n\x05items\x18\x0b \x03(\x0b\x32\x16.stoilo.v1.ItemOutcome\x12\r\n\x05level\x18\x0c \x01(\t\x12\x12\n\ncreated_at\x18\r \x01(\x04\x12\x11\n\tlog_index\x18\x0e \x01(\x04\x12\x0e\n\x06logged\x18\x0f \x01(\x08\x12\x0f\n\x07\x61ttempt\x18\x10 \x01(\r\x12\x16\n\x0eretry_after_ms\x18\x11 \x01(\x04\"$\n\x11\x43\x61ncelTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"#\n\x12\x43\x61ncelTaskResponse\x12\r\n\x05state\x18\x01 \x01(\t\"6\n\x13RejectResultRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"&\n\x14RejectResultResponse\x12\x0e\n\x06\x63opies\x18\x01 \x01(\r\"?\n\x11UploadBlobRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"$\n\x12UploadBlobResponse\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\"%\n\x13\x44ownloadBlobRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\"$\n\x14\x44ownloadBlobResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"p\n\x0b\x45rrorDetail\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04hint\x18\x03 \x01(\t\x12\x0e\n\x06\x66\x61mily\x18\x04 \x01(\t\x12$\n\x08\x66indings\x18\x05 \x03(\x0b\x32\x12.stoilo.v1.Finding2\xd9\x03\n\x0bTaskService\x12I\n\nCreateTask\x12\x1c.stoilo.v1.CreateTaskRequest\x1a\x1d.stoilo.v1.CreateTaskResponse\x12\x43\n\x08PollTask\x12\x1a.stoilo.v1.PollTaskRequest\x1a\x1b.stoilo.v1.PollTaskResponse\x12I\n\nCancelTask\x12\x1c.stoilo.v1.CancelTaskRequest\x1a\x1d.stoilo.v1.CancelTaskResponse\x12O\n\x0cRejectResult\x12\x1e.stoilo.v1.RejectResultRequest\x1a\x1f.stoilo.v1.RejectResultResponse\x12K\n\nUploadBlob\x12\x1c.stoilo.v1.UploadBlobRequest\x1a\x1d.stoilo.v1.UploadBlobResponse(\x01\x12Q\n\x0c\x44ownloadBlob\x12\x1e.stoilo.v1.DownloadBlobRequest\x1a\x1f.stoilo.v1.DownloadBlobResponse0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x0btasks.proto\x12\tstoilo.v1\"\x91\x01\n\x11RedundancyOptions\x12\x12\n\nmin_quorum\x18\x01 \x01(\r\x12\x16\n\x0etarget_results\x18\x02 \x01(\r\x12\x11\n\tmax_error\x18\x03 \x01(\r\x12\x11\n\tmax_total\x18\x04 \x01(\r\x12\x13\n\x0bmax_success\x18\x05 \x01(\r\x12\x15\n\rdelay_bound_s\x18\x06 \x01(\r\"}\n\tRunLimits\x12\r\n\x05\x63pu_s\x18\x01 \x01(\r\x12\x0e\n\x06wall_s\x18\x02 \x01(\r\x12\x14\n\x0cmemory_bytes\x18\x03 \x01(\x04\x12\x14\n\x0cresult_bytes\x18\x04 \x01(\x04\x12\x14\n\x0coutput_bytes\x18\x05 \x01(\x04\x12\x0f\n\x07threads\x18\x06 \x01(\r\"\xf8\x02\n\x11\x43reateTaskRequest\x12\x17\n\x0fidempotency_key\x18\x01 \x01(\t\x12\x13\n\x0btask_module\x18\x02 \x01(\x0c\x12\r\n\x05\x65ntry\x18\x03 \x01(\t\x12\x18\n\x10validator_module\x18\x04 \x01(\x0c\x12\x12\n\ninit_entry\x18\x05 \x01(\t\x12\x15\n\rcompare_entry\x18\x06 \x01(\t\x12\x11\n\targuments\x18\x07 \x01(\x0c\x12\r\n\x05\x62lobs\x18\x08 \x03(\t\x12\r\n\x05level\x18\t \x01(\t\x12\x0e\n\x06\x66lavor\x18\n \x01(\t\x12\x30\n\nredundancy\x18\x0b \x01(\x0b\x32\x1c.stoilo.v1.RedundancyOptions\x12$\n\x06limits\x18\x0c \x01(\x0b\x32\x14.stoilo.v1.RunLimits\x12\r\n\x05label\x18\r \x01(\t\x12\x16\n\x0epublish_source\x18\x0e \x01(\x08\x12\x0e\n\x06topics\x18\x10 \x03(\t\x12\x11\n\tmap_items\x18\x0f \x01(\r\"\x8c\x01\n\x07\x46inding\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x10\n\x08severity\x18\x02 \x01(\t\x12\x0c\n\x04line\x18\x03 \x01(\r\x12\x0e\n\x06\x63olumn\x18\x04 \x01(\r\x12\x10\n\x08\x65nd_line\x18\x05 \x01(\r\x12\x12\n\nend_column\x18\x06 \x01(\r\x12\x0f\n\x07message\x18\x07 \x01(\t\x12\x0c\n\x04hint\x18\x08 \x01(\t\"4\n\x12\x43reateTaskResponse\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\t\"A\n\x12\x43reateTasksRequest\x12+\n\x05tasks\x18\x01 \x03(\x0b\x32\x1c.stoilo.v1.CreateTaskRequest\"a\n\x0b\x43reatedTask\x12+\n\x04task\x18\x01 \x01(\x0b\x32\x1d.stoilo.v1.CreateTaskResponse\x12%\n\x05\x65rror\x18\x02 \x01(\x0b\x32\x16.stoilo.v1.ErrorDetail\"<\n\x13\x43reateTasksResponse\x12%\n\x05tasks\x18\x01 \x03(\x0b\x32\x16.stoilo.v1.CreatedTask\"$\n\x10WaitTasksRequest\x12\x10\n\x08task_ids\x18\x01 \x03(\t\"\"\n\x0fPollTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"u\n\x0bItemOutcome\x12\r\n\x05state\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x0c\x12\x12\n\nerror_type\x18\x03 \x01(\t\x12\x12\n\nerror_text\x18\x04 \x01(\t\x12\x0c\n\x04\x63ode\x18\x05 \x01(\t\x12\x12\n\nvalue_blob\x18\x06 \x01(\t\"}\n\nCopyStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\x0f\n\x07outcome\x18\x03 \x01(\t\x12\x0c\n\x04\x63ode\x18\x04 \x01(\t\x12\x0f\n\x07sent_at\x18\x05 \x01(\x04\x12\x13\n\x0breceived_at\x18\x06 \x01(\x04\x12\r\n\x05\x63pu_s\x18\x07 \x01(\x01\"\xed\x02\n\x10PollTaskResponse\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\r\n\x05state\x18\x02 \x01(\t\x12\r\n\x05value\x18\x03 \x01(\x0c\x12\x12\n\nvalue_blob\x18\x04 \x01(\t\x12\x12\n\nerror_type\x18\x05 \x01(\t\x12\x12\n\nerror_text\x18\x06 \x01(\t\x12\x0c\n\x04\x63ode\x18\x07 \x01(\t\x12\x0e\n\x06output\x18\x08 \x01(\t\x12\x13\n\x0b\x65xplanation\x18\t \x01(\t\x12%\n\x06\x63opies\x18\n \x03(\x0b\x32\x15.stoilo.v1.CopyStatus\x12%\n\x05items\x18\x0b \x03(\x0b\x32\x16.stoilo.v1.ItemOutcome\x12\r\n\x05level\x18\x0c \x01(\t\x12\x12\n\ncreated_at\x18\r \x01(\x04\x12\x11\n\tlog_index\x18\x0e \x01(\x04\x12\x0e\n\x06logged\x18\x0f \x01(\x08\x12\x0f\n\x07\x61ttempt\x18\x10 \x01(\r\x12\x16\n\x0eretry_after_ms\x18\x11 \x01(\x04\"$\n\x11\x43\x61ncelTaskRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\"#\n\x12\x43\x61ncelTaskResponse\x12\r\n\x05state\x18\x01 \x01(\t\"6\n\x13RejectResultRequest\x12\x0f\n\x07task_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\"&\n\x14RejectResultResponse\x12\x0e\n\x06\x63opies\x18\x01 \x01(\r\"?\n\x11UploadBlobRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\x12\x0c\n\x04size\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"$\n\x12UploadBlobResponse\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\"%\n\x13\x44ownloadBlobRequest\x12\x0e\n\x06\x64igest\x18\x01 \x01(\t\"$\n\x14\x44ownloadBlobResponse\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"p\n\x0b\x45rrorDetail\x12\x0c\n\x04\x63ode\x18\x01 \x01(\t\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x0c\n\x04hint\x18\x03 \x01(\t\x12\x0e\n\x06\x66\x61mily\x18\x04 \x01(\t\x12$\n\x08\x66indings\x18\x05 \x03(\x0b\x32\x12.stoilo.v1.Finding2\xf0\x04\n\x0bTaskService\x12I\n\nCreateTask\x12\x1c.stoilo.v1.CreateTaskRequest\x1a\x1d.stoilo.v1.CreateTaskResponse\x12L\n\x0b\x43reateTasks\x12\x1d.stoilo.v1.CreateTasksRequest\x1a\x1e.stoilo.v1.CreateTasksResponse\x12\x43\n\x08PollTask\x12\x1a.stoilo.v1.PollTaskRequest\x1a\x1b.stoilo.v1.PollTaskResponse\x12G\n\tWaitTasks\x12\x1b.stoilo.v1.WaitTasksRequest\x1a\x1b.stoilo.v1.PollTaskResponse0\x01\x12I\n\nCancelTask\x12\x1c.stoilo.v1.CancelTaskRequest\x1a\x1d.stoilo.v1.CancelTaskResponse\x12O\n\x0cRejectResult\x12\x1e.stoilo.v1.RejectResultRequest\x1a\x1f.stoilo.v1.RejectResultResponse\x12K\n\nUploadBlob\x12\x1c.stoilo.v1.UploadBlobRequest\x1a\x1d.stoilo.v1.UploadBlobResponse(\x01\x12Q\n\x0c\x44ownloadBlob\x12\x1e.stoilo.v1.DownloadBlobRequest\x1a\x1f.stoilo.v1.DownloadBlobResponse0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -41,32 +41,40 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FINDING']._serialized_end=821
   _globals['_CREATETASKRESPONSE']._serialized_start=823
   _globals['_CREATETASKRESPONSE']._serialized_end=875
-  _globals['_POLLTASKREQUEST']._serialized_start=877
-  _globals['_POLLTASKREQUEST']._serialized_end=911
-  _globals['_ITEMOUTCOME']._serialized_start=913
-  _globals['_ITEMOUTCOME']._serialized_end=1030
-  _globals['_COPYSTATUS']._serialized_start=1032
-  _globals['_COPYSTATUS']._serialized_end=1157
-  _globals['_POLLTASKRESPONSE']._serialized_start=1160
-  _globals['_POLLTASKRESPONSE']._serialized_end=1525
-  _globals['_CANCELTASKREQUEST']._serialized_start=1527
-  _globals['_CANCELTASKREQUEST']._serialized_end=1563
-  _globals['_CANCELTASKRESPONSE']._serialized_start=1565
-  _globals['_CANCELTASKRESPONSE']._serialized_end=1600
-  _globals['_REJECTRESULTREQUEST']._serialized_start=1602
-  _globals['_REJECTRESULTREQUEST']._serialized_end=1656
-  _globals['_REJECTRESULTRESPONSE']._serialized_start=1658
-  _globals['_REJECTRESULTRESPONSE']._serialized_end=1696
-  _globals['_UPLOADBLOBREQUEST']._serialized_start=1698
-  _globals['_UPLOADBLOBREQUEST']._serialized_end=1761
-  _globals['_UPLOADBLOBRESPONSE']._serialized_start=1763
-  _globals['_UPLOADBLOBRESPONSE']._serialized_end=1799
-  _globals['_DOWNLOADBLOBREQUEST']._serialized_start=1801
-  _globals['_DOWNLOADBLOBREQUEST']._serialized_end=1838
-  _globals['_DOWNLOADBLOBRESPONSE']._serialized_start=1840
-  _globals['_DOWNLOADBLOBRESPONSE']._serialized_end=1876
-  _globals['_ERRORDETAIL']._serialized_start=1878
-  _globals['_ERRORDETAIL']._serialized_end=1990
-  _globals['_TASKSERVICE']._serialized_start=1993
-  _globals['_TASKSERVICE']._serialized_end=2466
+  _globals['_CREATETASKSREQUEST']._serialized_start=877
+  _globals['_CREATETASKSREQUEST']._serialized_end=942
+  _globals['_CREATEDTASK']._serialized_start=944
+  _globals['_CREATEDTASK']._serialized_end=1041
+  _globals['_CREATETASKSRESPONSE']._serialized_start=1043
+  _globals['_CREATETASKSRESPONSE']._serialized_end=1103
+  _globals['_WAITTASKSREQUEST']._serialized_start=1105
+  _globals['_WAITTASKSREQUEST']._serialized_end=1141
+  _globals['_POLLTASKREQUEST']._serialized_start=1143
+  _globals['_POLLTASKREQUEST']._serialized_end=1177
+  _globals['_ITEMOUTCOME']._serialized_start=1179
+  _globals['_ITEMOUTCOME']._serialized_end=1296
+  _globals['_COPYSTATUS']._serialized_start=1298
+  _globals['_COPYSTATUS']._serialized_end=1423
+  _globals['_POLLTASKRESPONSE']._serialized_start=1426
+  _globals['_POLLTASKRESPONSE']._serialized_end=1791
+  _globals['_CANCELTASKREQUEST']._serialized_start=1793
+  _globals['_CANCELTASKREQUEST']._serialized_end=1829
+  _globals['_CANCELTASKRESPONSE']._serialized_start=1831
+  _globals['_CANCELTASKRESPONSE']._serialized_end=1866
+  _globals['_REJECTRESULTREQUEST']._serialized_start=1868
+  _globals['_REJECTRESULTREQUEST']._serialized_end=1922
+  _globals['_REJECTRESULTRESPONSE']._serialized_start=1924
+  _globals['_REJECTRESULTRESPONSE']._serialized_end=1962
+  _globals['_UPLOADBLOBREQUEST']._serialized_start=1964
+  _globals['_UPLOADBLOBREQUEST']._serialized_end=2027
+  _globals['_UPLOADBLOBRESPONSE']._serialized_start=2029
+  _globals['_UPLOADBLOBRESPONSE']._serialized_end=2065
+  _globals['_DOWNLOADBLOBREQUEST']._serialized_start=2067
+  _globals['_DOWNLOADBLOBREQUEST']._serialized_end=2104
+  _globals['_DOWNLOADBLOBRESPONSE']._serialized_start=2106
+  _globals['_DOWNLOADBLOBRESPONSE']._serialized_end=2142
+  _globals['_ERRORDETAIL']._serialized_start=2144
+  _globals['_ERRORDETAIL']._serialized_end=2256
+  _globals['_TASKSERVICE']._serialized_start=2259
+  _globals['_TASKSERVICE']._serialized_end=2883
 # @@protoc_insertion_point(module_scope)

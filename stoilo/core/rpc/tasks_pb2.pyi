@@ -102,6 +102,32 @@ class CreateTaskResponse(_message.Message):
     level: str
     def __init__(self, task_id: _Optional[str] = ..., level: _Optional[str] = ...) -> None: ...
 
+class CreateTasksRequest(_message.Message):
+    __slots__ = ("tasks",)
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    tasks: _containers.RepeatedCompositeFieldContainer[CreateTaskRequest]
+    def __init__(self, tasks: _Optional[_Iterable[_Union[CreateTaskRequest, _Mapping]]] = ...) -> None: ...
+
+class CreatedTask(_message.Message):
+    __slots__ = ("task", "error")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    task: CreateTaskResponse
+    error: ErrorDetail
+    def __init__(self, task: _Optional[_Union[CreateTaskResponse, _Mapping]] = ..., error: _Optional[_Union[ErrorDetail, _Mapping]] = ...) -> None: ...
+
+class CreateTasksResponse(_message.Message):
+    __slots__ = ("tasks",)
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    tasks: _containers.RepeatedCompositeFieldContainer[CreatedTask]
+    def __init__(self, tasks: _Optional[_Iterable[_Union[CreatedTask, _Mapping]]] = ...) -> None: ...
+
+class WaitTasksRequest(_message.Message):
+    __slots__ = ("task_ids",)
+    TASK_IDS_FIELD_NUMBER: _ClassVar[int]
+    task_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, task_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
 class PollTaskRequest(_message.Message):
     __slots__ = ("task_id",)
     TASK_ID_FIELD_NUMBER: _ClassVar[int]

@@ -39,9 +39,19 @@ class TaskServiceStub:
                 request_serializer=tasks__pb2.CreateTaskRequest.SerializeToString,
                 response_deserializer=tasks__pb2.CreateTaskResponse.FromString,
                 _registered_method=True)
+        self.CreateTasks = channel.unary_unary(
+                '/stoilo.v1.TaskService/CreateTasks',
+                request_serializer=tasks__pb2.CreateTasksRequest.SerializeToString,
+                response_deserializer=tasks__pb2.CreateTasksResponse.FromString,
+                _registered_method=True)
         self.PollTask = channel.unary_unary(
                 '/stoilo.v1.TaskService/PollTask',
                 request_serializer=tasks__pb2.PollTaskRequest.SerializeToString,
+                response_deserializer=tasks__pb2.PollTaskResponse.FromString,
+                _registered_method=True)
+        self.WaitTasks = channel.unary_stream(
+                '/stoilo.v1.TaskService/WaitTasks',
+                request_serializer=tasks__pb2.WaitTasksRequest.SerializeToString,
                 response_deserializer=tasks__pb2.PollTaskResponse.FromString,
                 _registered_method=True)
         self.CancelTask = channel.unary_unary(
@@ -76,8 +86,24 @@ class TaskServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateTasks(self, request, context):
+        """Stores many tasks, each as CreateTask would and with an answer of its own. What may pass
+        by itself (a database that is away) fails the whole call: repeat it.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def PollTask(self, request, context):
         """Where the task is, and its outcome once final.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WaitTasks(self, request, context):
+        """Answers each task once it is final, as PollTask would; without a state where PollTask
+        has to be asked (no such task, a large answer). Ends after a while: ask again.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -119,9 +145,19 @@ def add_TaskServiceServicer_to_server(servicer, server):
                     request_deserializer=tasks__pb2.CreateTaskRequest.FromString,
                     response_serializer=tasks__pb2.CreateTaskResponse.SerializeToString,
             ),
+            'CreateTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateTasks,
+                    request_deserializer=tasks__pb2.CreateTasksRequest.FromString,
+                    response_serializer=tasks__pb2.CreateTasksResponse.SerializeToString,
+            ),
             'PollTask': grpc.unary_unary_rpc_method_handler(
                     servicer.PollTask,
                     request_deserializer=tasks__pb2.PollTaskRequest.FromString,
+                    response_serializer=tasks__pb2.PollTaskResponse.SerializeToString,
+            ),
+            'WaitTasks': grpc.unary_stream_rpc_method_handler(
+                    servicer.WaitTasks,
+                    request_deserializer=tasks__pb2.WaitTasksRequest.FromString,
                     response_serializer=tasks__pb2.PollTaskResponse.SerializeToString,
             ),
             'CancelTask': grpc.unary_unary_rpc_method_handler(
@@ -183,6 +219,33 @@ class TaskService:
             _registered_method=True)
 
     @staticmethod
+    def CreateTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/stoilo.v1.TaskService/CreateTasks',
+            tasks__pb2.CreateTasksRequest.SerializeToString,
+            tasks__pb2.CreateTasksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def PollTask(request,
             target,
             options=(),
@@ -198,6 +261,33 @@ class TaskService:
             target,
             '/stoilo.v1.TaskService/PollTask',
             tasks__pb2.PollTaskRequest.SerializeToString,
+            tasks__pb2.PollTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WaitTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/stoilo.v1.TaskService/WaitTasks',
+            tasks__pb2.WaitTasksRequest.SerializeToString,
             tasks__pb2.PollTaskResponse.FromString,
             options,
             channel_credentials,

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from stoilo.client.capture.arguments import StoredValue
-from stoilo.core.errors import UnreachableError
+from stoilo.core.errors import StoiloError, UnreachableError
 from stoilo.core.rate_limit import RECONNECTING
 from stoilo.learn.core.models import Kernel
 
@@ -70,6 +70,22 @@ class Backend(ABC):
     @abstractmethod
     async def submit(self, job: Job) -> str:
         """Start a job and return its id; the same key gives the same job."""
+
+    async def submit_many(self, jobs: Sequence[Job]) -> list[str | StoiloError]:
+        """Start jobs together; each one's id, or why it could not be started.
+
+        Raises:
+            UnreachableError: none or some were started; the same call again is safe.
+        """
+        found: list[str | StoiloError] = []
+        for job in jobs:
+            try:
+                found.append(await self.submit(job))
+            except UnreachableError:
+                raise
+            except StoiloError as error:
+                found.append(error)
+        return found
 
     @abstractmethod
     async def next(self, wait_s: float | None = None) -> JobEnd | None:

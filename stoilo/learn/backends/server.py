@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 from stoilo.client.options import CreateOptions, TaskLimits
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
-from stoilo.core.errors import StoiloError
+from stoilo.core.errors import StoiloError, UnreachableError
 from stoilo.learn.backends import Backend, Handle, Job, JobEnd
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stoilo.client.connection import Connection
     from stoilo.client.options import TaskLimits
     from stoilo.client.task import SubmittedTask
@@ -80,6 +82,21 @@ class ServerBackend(Backend):
         submitted = await staged.submit()
         self._watch(submitted)
         return submitted.task_id
+
+    async def submit_many(self, jobs: Sequence[Job]) -> list[str | StoiloError]:
+        """Create the tasks by one call of the server, as far as they share a source."""
+        works = [asyncio.ensure_future(self.submit(job)) for job in jobs]
+        await asyncio.wait(works)
+        errors = [work.exception() for work in works]
+        for error in errors:
+            if isinstance(error, UnreachableError) or (
+                error is not None and not isinstance(error, StoiloError)
+            ):
+                raise error
+        return [
+            error if isinstance(error, StoiloError) else work.result()
+            for work, error in zip(works, errors, strict=True)
+        ]
 
     def _watch(self, submitted: SubmittedTask[Any]) -> None:
         if submitted.task_id not in self._watched:

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 import functools
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -25,10 +25,10 @@ from stoilo.core.errors import (
     StoiloError,
     TrustError,
 )
-from stoilo.learn.backends import Backend, JobEnd, Reached, reach
+from stoilo.learn.backends import Backend, Job, JobEnd, Reached, reach
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
-from stoilo.learn.core.orders import Method, Reply, Snapshot, Update
+from stoilo.learn.core.orders import Method, Order, Reply, Snapshot, Update
 from stoilo.learn.core.states import Keeper, select
 from stoilo.learn.driver.acceptance import Disputes, Guard
 from stoilo.learn.driver.in_flight import Flight, Flights, Jobs, Losses, Pace
@@ -154,8 +154,7 @@ class Run:
             saving.close()
             raise
         self._saving = saving
-        for flight in self._flights.waiting():
-            await self._submit(flight)
+        await self._submit(self._flights.waiting())
 
     async def step(self) -> Update:
         """Wait for the next answer that counts or is discarded, and return what it did.
@@ -223,8 +222,8 @@ class Run:
 
     async def _fill(self) -> None:
         # Noted on disk before it is submitted: after a kill it is the same task.
-        for flight in self._flights.waiting():  # a submission that failed before
-            await self._submit(flight)
+        # Submissions that failed before.
+        await self._submit(self._flights.waiting())
         self.method.note_time(self.backend.now())
         # Late orders take no room, up to as many again: else one dead host stops all.
         most = self.settings.in_flight
@@ -235,27 +234,35 @@ class Run:
         orders = [ask(order, self.settings.transport) for order in orders]
         added = [self._flights.add(order) for order in orders]
         await self._save()
-        for flight in added:
-            await self._submit(flight)
+        await self._submit(added)
 
-    async def _submit(self, flight: Flight) -> None:
-        order = flight.order
+    async def _submit(self, flights: Sequence[Flight]) -> None:
+        """Submit orders together, those whose key was taken again under the next one."""
+        waiting = [(flight, await self._arguments(flight.order)) for flight in flights]
+        while waiting:
+            jobs = [self._make(flight, given) for flight, given in waiting]
+            began = self.backend.now()
+            submit = functools.partial(self.backend.submit_many, jobs)
+            found = await self._reach(submit)
+            faults = [one for one in found if isinstance(one, StoiloError)]
+            for (flight, _), answer in zip(waiting, found, strict=True):
+                if isinstance(answer, str):
+                    flight.job_id, flight.began = answer, began
+                elif answer.code == _KEY_TAKEN:
+                    self._flights.renew(flight)  # the source was changed since the kill
+            for fault in faults:
+                if fault.code != _KEY_TAKEN:
+                    raise fault
+            waiting = [one for one in waiting if not one[0].job_id]
+
+    async def _arguments(self, order: Order) -> Mapping[str, object]:
         await self._guard.look(order, self._jobs.part_of(order))
         self._jobs.forget(self._flights.versions())
-        arguments = await self._reach(lambda: self._jobs.arguments(order, self.backend))
-        expected, name = self._guard.expect(order), self.settings.name
-        while True:
-            job = self._jobs.make(flight, arguments, expected, name)
-            began = self.backend.now()
-            try:
-                job_id = await self._reach(functools.partial(self.backend.submit, job))
-            except StoiloError as error:
-                if error.code != _KEY_TAKEN:
-                    raise
-                self._flights.renew(flight)  # the source was changed since the kill
-                continue
-            flight.job_id, flight.began = job_id, began
-            return
+        return await self._reach(lambda: self._jobs.arguments(order, self.backend))
+
+    def _make(self, flight: Flight, given: Mapping[str, object]) -> Job:
+        expected = self._guard.expect(flight.order)
+        return self._jobs.make(flight, given, expected, self.settings.name)
 
     async def _reach(self, call: Callable[[], Awaitable[Reached]]) -> Reached:
         return await reach(call, self.backend, self.settings.outage_s)

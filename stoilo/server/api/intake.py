@@ -31,7 +31,12 @@ from stoilo.server.admission.fairness import (
     Waste,
     WasteBounds,
 )
-from stoilo.server.api.service import CHUNK_BYTES, bearer_token, fail
+from stoilo.server.api.service import (
+    CHUNK_BYTES,
+    SMALL_BYTES,
+    bearer_token,
+    fail,
+)
 
 if TYPE_CHECKING:
     from stoilo.server.admission.fairness import Hold
@@ -44,7 +49,7 @@ OURS: Final = "/stoilo."  # begins the name of every method that wants a token
 AT_WORK: Final = Shares(slots=8, busy_above=1.0, half_life_s=10.0)
 WASTE: Final = WasteBounds()
 
-BATCHED: Final = frozenset({"CreateTask"})
+BATCHED: Final = frozenset({"CreateTask", "CreateTasks"})
 """Methods whose calls share their work: many at once cost little more than one."""
 
 OUR_FAULTS: Final = frozenset({grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE})
@@ -64,7 +69,7 @@ class IntakeBounds:
     # of messages in memory, in all; shared by `FairRoom`'s rule
     held_bytes: int = 128 * 1024 * 1024
     message_bytes: int = BOUNDS.rpc_message_bytes  # the largest message
-    small_bytes: int = 64 * 1024  # an answer of no more needs no room of its own
+    small_bytes: int = SMALL_BYTES  # an answer of no more needs no room of its own
     message_s: float = 60.0  # from its turn to its last byte, for one message, s
     calls_per_s: float = 500.0  # of one account, for as long as it likes
     burst: int = 5_000  # calls of one account that may come at once

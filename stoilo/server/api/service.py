@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -21,13 +21,14 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.server.admission import tokens
 from stoilo.server.admission.fairness import FairTurns, in_thread
 from stoilo.server.admission.submission import READING, Submissions
+from stoilo.server.api.waiting import Ends
 from stoilo.server.db.store import AWAY
 
 if TYPE_CHECKING:
     from stoilo.policies.policy import Policy
     from stoilo.server.admission.blobs import BlobStore, BlobUpload
     from stoilo.server.api.tasks import TaskDesk
-    from stoilo.server.db.records import Owner
+    from stoilo.server.db.records import Owner, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.reviews.desk import ReviewDesk
 
@@ -37,6 +38,9 @@ ERROR_KEY = "stoilo-error-bin"
 CHUNK_BYTES = 256 * 1024
 LONGEST_CALL_S = 60.0
 LONGEST_STREAM_S = 3600.0
+LONGEST_WAIT_S = 600.0  # then the caller asks again
+MOST_CREATED = 256  # tasks of one call
+SMALL_BYTES = 64 * 1024  # an answer of no more needs no room of its own
 DETAIL_BYTES = 6 * 1024  # trailing metadata must stay below gRPC's 8 KiB of headers
 Context = Any  # grpc.aio.ServicerContext has no usable types
 AnswerT = TypeVar("AnswerT")
@@ -62,6 +66,10 @@ STATUS_BY_FAMILY = {
     "policy": grpc.StatusCode.FAILED_PRECONDITION,
     "denied": grpc.StatusCode.NOT_FOUND,
 }
+
+
+NOT_BY_ITSELF = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.INTERNAL})
+"""Ends of calls that say nothing of one task among many."""
 
 
 def status_of(error: StoiloError) -> grpc.StatusCode:
@@ -102,6 +110,15 @@ def bearer_token(context: Context) -> str:
             scheme, _, token = value.partition(" ")
             return token if scheme.lower() == "bearer" else ""
     return ""
+
+
+def _created(found: TaskRow | BaseException) -> pb.CreatedTask:
+    """Return the answer to one request among many."""
+    if isinstance(found, StoiloError):
+        return pb.CreatedTask(error=pb.ErrorDetail.FromString(render_detail(found)))
+    assert not isinstance(found, BaseException)  # noqa: S101 - raised before
+    task = pb.CreateTaskResponse(task_id=found.task_id, level=found.spec.level)
+    return pb.CreatedTask(task=task)
 
 
 def _discard(started: asyncio.Task[BlobUpload]) -> None:
@@ -205,7 +222,7 @@ class ReviewService(_Calls, reviews_pb2_grpc.ReviewServiceServicer):
 
 
 class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
-    """The researcher's six calls; every one checks the owner.
+    """The researcher's calls; every one checks the owner.
 
     Attributes:
         early: by name of a call, what raises for an owner whom it would refuse anyway.
@@ -242,8 +259,11 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
         self._submissions = submissions
         self._blobs = blobs
         self._policy = policy
+        self._desk = desk
+        self.ends = Ends(store)
         self.early: Mapping[str, Callable[[Owner], None]] = {
-            "CreateTask": submissions.check_early
+            "CreateTask": submissions.check_early,
+            "CreateTasks": submissions.check_early,
         }
 
     async def CreateTask(  # noqa: N802 - gRPC's name
@@ -255,6 +275,69 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
             context, self._submissions.create(token, request), LONGEST_CALL_S
         )
         return pb.CreateTaskResponse(task_id=row.task_id, level=row.spec.level)
+
+    async def CreateTasks(  # noqa: N802
+        self, request: pb.CreateTasksRequest, context: Context
+    ) -> pb.CreateTasksResponse:
+        """Store many tasks; they share each step, as calls at the same time would."""
+        token = bearer_token(context)
+        work = self._create_all(token, request.tasks)
+        created = await answer(context, work, LONGEST_CALL_S)
+        return pb.CreateTasksResponse(tasks=created)
+
+    async def _create_all(
+        self, token: str, asked: Sequence[pb.CreateTaskRequest]
+    ) -> list[pb.CreatedTask]:
+        """Return an answer for each; raises where none succeeded, or all may be repeated."""
+        if not 1 <= len(asked) <= MOST_CREATED:
+            raise UsageError("STO-R010", f"a call creates 1 to {MOST_CREATED} tasks")
+        calls = (self._submissions.create(token, one) for one in asked)
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        faults = [one for one in found if isinstance(one, BaseException)]
+        for fault in faults:
+            is_own = isinstance(fault, StoiloError)
+            if not is_own or status_of(fault) in NOT_BY_ITSELF:  # type: ignore[arg-type]  # checked
+                raise fault
+        if len(faults) == len(asked):  # so that it counts as a call for nothing
+            raise faults[0]
+        return [_created(one) for one in found]
+
+    async def WaitTasks(  # noqa: N802
+        self, request: pb.WaitTasksRequest, context: Context
+    ) -> AsyncIterator[pb.PollTaskResponse]:
+        """Tell of each task once it is final; see the wire contract."""
+        asked = list(dict.fromkeys(request.task_ids))
+        owned = await self._call(
+            context, "PollTask", lambda owner: self._desk.owned(owner, asked)
+        )
+        for task_id in set(asked) - owned:
+            yield pb.PollTaskResponse(task_id=task_id)
+        until = asyncio.get_running_loop().time() + LONGEST_WAIT_S
+        waiting = set(owned)
+        while waiting:
+            try:
+                async with asyncio.timeout_at(until):
+                    ended = await self.ends.wait(waiting)
+            except TimeoutError:
+                return
+            if not ended:
+                return
+            waiting -= ended
+            for task_id in ended:
+                yield await self._call(
+                    context, "PollTask", partial(self._tell, task_id)
+                )
+
+    def _tell(self, task_id: str, owner: Owner) -> pb.PollTaskResponse:
+        """Return what polling a task would, or only its name where that has to be asked."""
+        try:
+            found = self._desk.poll(owner, task_id)
+        except StoiloError as error:
+            if status_of(error) in NOT_BY_ITSELF:
+                raise
+            return pb.PollTaskResponse(task_id=task_id)
+        is_small = found.ByteSize() <= SMALL_BYTES
+        return found if is_small else pb.PollTaskResponse(task_id=task_id)
 
     async def UploadBlob(  # noqa: N802
         self, requests: AsyncIterator[pb.UploadBlobRequest], context: Context

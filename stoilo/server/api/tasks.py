@@ -12,7 +12,8 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
 from stoilo.server.admission.issuing import find_hold
 from stoilo.server.admission.quotas import RateMeter
-from stoilo.server.db import rows
+from stoilo.server.api.waiting import MOST_TASKS, select_tasks
+from stoilo.server.db import rows, schema
 from stoilo.server.db.records import AttemptState, Outcome
 from stoilo.server.engines.interface import HostRecords
 from stoilo.server.log.public_records import finish_task
@@ -94,6 +95,14 @@ class TaskDesk:
         if status is not None:
             _fill_copies(response, status)
         return response
+
+    def owned(self, owner: Owner, task_ids: Sequence[str]) -> frozenset[str]:
+        """Return those that are the owner's; raises ``STO-R010`` for too many."""
+        if not 1 <= len(task_ids) <= MOST_TASKS:
+            raise UsageError("STO-R010", f"a call waits for 1 to {MOST_TASKS} tasks")
+        with self._store.read() as connection:
+            rule = schema.task.c.account_id == owner.account_id
+            return select_tasks(connection, task_ids, rule)
 
     def cancel(self, owner: Owner, task_id: str) -> TaskState:
         """Cancel the owner's task unless it is final; returns the state it has then."""

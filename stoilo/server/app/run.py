@@ -168,6 +168,7 @@ async def _run(
     stack.callback(tasks.stop)
     await grpc_server.start()
     stack.push_async_callback(grpc_server.stop, GRACE_S)
+    stack.callback(tasks.service.ends.close)  # else the stop waits for who waits
     path = urlsplit(url).path
     face = work.face(url, path, AUDIT_PAGES if faces else "")
     log_directory = config.data / "audit" / "log"

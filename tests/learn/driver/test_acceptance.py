@@ -1,12 +1,14 @@
 """Hostile answers: each is refused before a number of it is used."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stoilo.client.capture.known import Captures
 from stoilo.core.errors import TrustError
 from stoilo.learn.core.orders import Reply
 from stoilo.learn.core.tensors import Form
@@ -89,3 +91,16 @@ def test_anything_in_any_field_is_a_reply_or_our_error(changes):
         assert isinstance(check_reply(answer(**changes), EXPECTED), Reply)
     except TrustError as error:
         assert error.code == "STO-T010"
+
+
+def capture_rule(captures, expected):
+    return captures.task(len, {}, expected.validator(), expected.comparator())
+
+
+def test_orders_of_one_kernel_share_the_text_of_their_rules():
+    captures = Captures()
+    orders = [replace(EXPECTED, version=n, samples=n + 1) for n in range(5)]
+    made = {capture_rule(captures, one).validator_module for one in orders}
+    assert (len(made), captures.written) == (1, 1)
+    other = replace(EXPECTED, tensors={"w": Form("float32", (3, 2))})
+    assert capture_rule(captures, other).validator_module not in made

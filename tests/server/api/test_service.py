@@ -106,6 +106,7 @@ def test_caller_without_a_good_token_is_unauthenticated(
             (stub.PollTask, pb.PollTaskRequest(task_id="x")),
             (stub.CancelTask, pb.CancelTaskRequest(task_id="x")),
             (stub.RejectResult, pb.RejectResultRequest(task_id="x")),
+            (stub.CreateTasks, pb.CreateTasksRequest(tasks=[bench.request()])),
         ):
             status, said = await refused(method(request, metadata=sent))
             assert status is grpc.StatusCode.UNAUTHENTICATED

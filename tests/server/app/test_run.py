@@ -94,6 +94,15 @@ def test_real_task_comes_back(running: Deployment) -> None:
     assert answer.logged
 
 
+def test_stop_ends_the_streams_of_those_who_wait(tmp_path: Path) -> None:
+    with Deployment(tmp_path / "data") as server, researcher(server) as one:
+        asked = pb.WaitTasksRequest(task_ids=[one.submit("k", 1)])
+        stream = one.stub.WaitTasks(asked, metadata=one.metadata, timeout=60)
+        time.sleep(0.5)  # it has arrived
+        assert server.stop() == 0
+        assert list(stream) == []  # by itself: one that is cut off raises
+
+
 def test_connection_and_data_are_the_operators_alone(running: Deployment) -> None:
     connection = running.data / "connection.json"
     assert stat.S_IMODE(connection.stat().st_mode) == 0o600
