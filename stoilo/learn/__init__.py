@@ -49,6 +49,7 @@ if TYPE_CHECKING:
         Momentum,
         Sgd,
         TorchOptimizer,
+        Yogi,
     )
     from stoilo.learn.methods.robust import (
         CentredClipping,
@@ -58,6 +59,12 @@ if TYPE_CHECKING:
         TrimmedMean,
     )
     from stoilo.learn.methods.sandblaster import SandblasterSettings
+    from stoilo.learn.methods.schedules import (
+        Cosine,
+        StepDecay,
+        TorchSchedule,
+        WarmUp,
+    )
     from stoilo.learn.methods.synchronous import (
         LargeMinibatchSettings,
         SynchronousSettings,
@@ -102,9 +109,10 @@ _HOMES = {
     "methods.federated": "FederatedSettings",
     "methods.lbfgs": "Rules",
     "methods.logistic": "LogisticSettings",
-    "methods.optimizers": "Adagrad Adam Momentum Sgd TorchOptimizer",
+    "methods.optimizers": "Adagrad Adam Momentum Sgd TorchOptimizer Yogi",
     "methods.robust": "CentredClipping Clip CoordinateMedian Krum TrimmedMean",
     "methods.sandblaster": "SandblasterSettings",
+    "methods.schedules": "Cosine StepDecay TorchSchedule WarmUp",
     "methods.synchronous": "LargeMinibatchSettings SynchronousSettings",
     "store.server": "ParameterServer",
     "trainers.dpbgd": "DPBGDOptions DPBGDTrainer",
@@ -124,19 +132,21 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 # fmt: off
 __all__ = [
     "METHODS", "Adagrad", "Adam", "ArrayModel", "CentredClipping", "Clip", "Compressed",
-    "Conditions", "CoordinateMedian", "DPBGDOptions", "DPBGDTrainer", "DiLoCoTrainer",
-    "Display", "DownpourSettings", "DownpourTrainer", "Epoch", "EpochMetrics",
-    "Estimate", "Evaluation", "FedAvgTrainer", "FederatedSettings", "Krum",
-    "LargeMinibatchSettings", "LargeMinibatchTrainer", "LocalBackend", "LocalWork",
-    "LogisticSettings", "LogisticTrainer", "Momentum", "ParameterServer", "Part", "Raw",
-    "Rules", "Run", "RunSettings", "SandblasterSettings", "SandblasterTrainer",
-    "Scores", "ServerBackend", "Sgd", "SimulatedBackend", "SimulatedHost", "Spell",
-    "Staleness", "StopRule", "SynchronousSettings", "SynchronousTrainer", "Ternary",
-    "TorchModel", "TorchOptimizer", "Trained", "Trainer", "TrainerOptions",
-    "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "chain", "collect", "deal_blocks",
-    "deal_by_key", "evaluate", "fit", "import_torchvision", "make_trainer",
-    "parse_columns", "parse_set", "parse_triple", "parse_vector", "read_lines", "split",
-    "split_by_classes", "split_by_dirichlet", "split_by_label", "split_lines",
+    "Conditions", "CoordinateMedian", "Cosine", "DPBGDOptions", "DPBGDTrainer",
+    "DiLoCoTrainer", "Display", "DownpourSettings", "DownpourTrainer", "Epoch",
+    "EpochMetrics", "Estimate", "Evaluation", "FedAvgTrainer", "FederatedSettings",
+    "Krum", "LargeMinibatchSettings", "LargeMinibatchTrainer", "LocalBackend",
+    "LocalWork", "LogisticSettings", "LogisticTrainer", "Momentum", "ParameterServer",
+    "Part", "Raw", "Rules", "Run", "RunSettings", "SandblasterSettings",
+    "SandblasterTrainer", "Scores", "ServerBackend", "Sgd", "SimulatedBackend",
+    "SimulatedHost", "Spell", "Staleness", "StepDecay", "StopRule",
+    "SynchronousSettings", "SynchronousTrainer", "Ternary", "TorchModel",
+    "TorchOptimizer", "TorchSchedule", "Trained", "Trainer", "TrainerOptions",
+    "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WarmUp", "Yogi", "chain",
+    "collect", "deal_blocks", "deal_by_key", "evaluate", "fit", "import_torchvision",
+    "make_trainer", "parse_columns", "parse_set", "parse_triple", "parse_vector",
+    "read_lines", "split", "split_by_classes", "split_by_dirichlet", "split_by_label",
+    "split_lines",
 ]
 # fmt: on
 

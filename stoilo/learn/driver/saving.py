@@ -162,6 +162,7 @@ def identify(
         "method": type(method).__name__,
         "settings": describe(getattr(method, "settings", None)),
         "optimizer": describe(getattr(method, "optimizer", None)),
+        "schedule": describe(getattr(method, "schedule", None)),
         "parameters": _sum_up(first.parameters),
         "buffers": _sum_up(first.buffers),
         "data": _name_data(parts),

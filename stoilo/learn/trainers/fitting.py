@@ -20,6 +20,7 @@ from stoilo.learn.methods.lbfgs import Rules
 from stoilo.learn.methods.logistic import LogisticSettings
 from stoilo.learn.methods.optimizers import Adam, Optimizer
 from stoilo.learn.methods.sandblaster import SandblasterSettings
+from stoilo.learn.methods.schedules import Schedule
 from stoilo.learn.methods.synchronous import LargeMinibatchSettings, SynchronousSettings
 from stoilo.learn.trainers.epochs import Trained
 from stoilo.learn.trainers.named import (
@@ -75,7 +76,7 @@ class _Request:
 
     def local(self, rate: float, kind: Literal["sgd", "adamw"] = "sgd") -> LocalWork:
         """Return what a volunteer does with its part."""
-        own = self.pop("steps", "momentum")
+        own = self.pop("steps", "momentum", "proximal")
         return LocalWork(self.rate_or(rate), self.batch, optimizer=kind, **own)
 
 
@@ -125,9 +126,9 @@ def _sandblaster(asked: _Request) -> Trainer:
 
 
 def _fedavg(asked: _Request) -> Trainer:
-    local = asked.local(0.1)
+    local, outer = asked.local(0.1), asked.pop("outer")
     settings = FederatedSettings(asked.epochs, local, **asked.further)
-    return FedAvgTrainer(*asked.given(), settings, options=asked.options)
+    return FedAvgTrainer(*asked.given(), settings, options=asked.options, **outer)
 
 
 def _diloco(asked: _Request) -> Trainer:
@@ -214,6 +215,7 @@ async def fit(
     optimizer: Optimizer | None = None,
     held_out: object = None,
     stop: StopRule | None = None,
+    schedule: Schedule | None = None,
     progress: bool | Display = False,
     conditions: Conditions | None = None,
     options: TrainerOptions | None = None,
@@ -234,6 +236,7 @@ async def fit(
         optimizer: at the server, for dpbgd and downpour.
         held_out: a dataset; loss and accuracy on it end each epoch.
         stop: ends the training before its epochs are done.
+        schedule: number of the update → factor of the learning rate.
         progress: show the time model's estimate, then what happens.
         conditions: of the volunteers, for that estimate.
         options: what has nothing to do with the algorithm.
@@ -247,6 +250,7 @@ async def fit(
     given: dict[str, Any] = {
         "held_out": held_out,
         "stop": stop,
+        "schedule": schedule,
         "progress": progress,
         "conditions": conditions,
     }

@@ -23,6 +23,9 @@ from stoilo.learn.driver.probing import measure_seconds, rehearse
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.driver.saving import Tally
 from stoilo.learn.driver.transport import as_transport
+from stoilo.learn.methods.base import MethodBase
+from stoilo.learn.methods.sandblaster import Sandblaster
+from stoilo.learn.methods.schedules import Schedule
 from stoilo.learn.trainers.epochs import (
     Epoch,
     EpochCheckpoint,
@@ -122,6 +125,8 @@ class Trainer:
         )
         self._made_by = make
         method = make(self.snapshot, [len(part) for part in self.parts])
+        if self.options.schedule is not None:
+            set_schedule(method, self.options.schedule)
         return Run(
             method,
             self.form,
@@ -149,8 +154,8 @@ class Trainer:
         if self._has_started:
             return self
         if self._run is None:
-            opened = await self._between_epochs.open(self._first)
-            self._first, self._record.ended = opened
+            opened = self._between_epochs.open(self._first, self._record)
+            self._first = await opened
         else:
             await self._run.start()
             self._waits = self._begin_waits()
@@ -222,8 +227,14 @@ class Trainer:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The newest version."""
+        """The newest version; the best epoch's once a stop rule that restores is reached."""
+        return self._best() if self._is_stopped else self._newest()
+
+    def _newest(self) -> Snapshot:
         return self._run.method.snapshot if self._run else self._first
+
+    def _best(self) -> Snapshot:
+        return self._record.best[0] if self._record.best else self._newest()
 
     @property
     def model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
@@ -301,9 +312,8 @@ class Trainer:
     def trained(self) -> Trained:
         """Return what has been reached so far."""
         run = self.run
-        return Trained(
-            self.snapshot, tuple(self.epochs), run.history, run.tally, self.form
-        )
+        reached = self._best() if self._is_done else self._newest()
+        return Trained(reached, tuple(self.epochs), run.history, run.tally, self.form)
 
     def estimate(self, conditions: Conditions | None = None) -> Estimate:
         """Return how long a step will take; a few samples are computed here to know.
@@ -337,7 +347,7 @@ class Trainer:
 
     def _begin_waits(self) -> Waits:
         run = self.run
-        return Waits(self.snapshot.version, run.backend.now(), run.tally)
+        return Waits(self._newest().version, run.backend.now(), run.tally)
 
     async def _step(self) -> TrainingUpdate:
         await self.start()
@@ -357,19 +367,25 @@ class Trainer:
         seconds = self._waits.seconds(run.backend.now())  # without the evaluation
         if self._held_out is not None:
             held_out = await asyncio.to_thread(
-                evaluate, self.form, self.snapshot, self._held_out
+                evaluate, self.form, self._newest(), self._held_out
             )
         waiting = self._waits.share(run.tally)
         metrics = sum_up(self.epoch_number, self._updates, held_out, seconds, waiting)
         # Saved with the next answer; after a kill before that, made of the history again.
         self.epochs.append(metrics)
-        await self._between_epochs.put(self.snapshot, self.epochs)
+        self._keep_best()
+        await self._between_epochs.put(self._newest(), self._record)
         self._updates, self._waits = [], self._begin_waits()
         self._note_stop()
         if self._display is not None:
             self._display.end_epoch(metrics)
         if self.options.on_epoch is not None:
             self.options.on_epoch(metrics)
+
+    def _keep_best(self) -> None:
+        rule, last = self.options.stop, len(self.epochs) - 1
+        if rule is not None and rule.restore and rule.find_best(self.epochs) == last:
+            self._record.best = [self._newest()]
 
     def _note_stop(self) -> None:
         rule = self.options.stop
@@ -397,3 +413,14 @@ class Trainer:
     async def __aexit__(self, *exc_info: object) -> None:
         """Close it; a backend that was given stays open."""
         await self.close()
+
+
+def set_schedule(method: Method, schedule: Schedule) -> None:
+    """Give a method its schedule; raises ``STO-T040`` where no rate is to be changed."""
+    if not isinstance(method, MethodBase) or isinstance(method, Sandblaster):
+        raise UsageError(
+            "STO-T040",
+            f"{type(method).__name__} has no learning rate that a schedule could change",
+            hint="its line search chooses the length of each step",
+        )
+    method.schedule = schedule
