@@ -92,6 +92,13 @@ if TYPE_CHECKING:
     from stoilo.learn.trainers.options import StopRule, TrainerOptions
     from stoilo.learn.trainers.progress import Conditions, Display, Estimate
     from stoilo.learn.trainers.trainer import Trainer
+    from stoilo.learn.trainers.watching import (
+        MLflow,
+        Page,
+        TensorBoard,
+        WandB,
+        draw,
+    )
 
 _HOMES = {
     "backends.local": "LocalBackend",
@@ -125,6 +132,7 @@ _HOMES = {
     "trainers.options": "StopRule TrainerOptions",
     "trainers.progress": "Conditions Display Estimate",
     "trainers.trainer": "Trainer",
+    "trainers.watching": "MLflow Page TensorBoard WandB draw",
     "driver.transport": "Compressed Raw Ternary",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -136,17 +144,17 @@ __all__ = [
     "DiLoCoTrainer", "Display", "DownpourSettings", "DownpourTrainer", "Epoch",
     "EpochMetrics", "Estimate", "Evaluation", "FedAvgTrainer", "FederatedSettings",
     "Krum", "LargeMinibatchSettings", "LargeMinibatchTrainer", "LocalBackend",
-    "LocalWork", "LogisticSettings", "LogisticTrainer", "Momentum", "ParameterServer",
-    "Part", "Raw", "Rules", "Run", "RunSettings", "SandblasterSettings",
-    "SandblasterTrainer", "Scores", "ServerBackend", "Sgd", "SimulatedBackend",
-    "SimulatedHost", "Spell", "Staleness", "StepDecay", "StopRule",
-    "SynchronousSettings", "SynchronousTrainer", "Ternary", "TorchModel",
+    "LocalWork", "LogisticSettings", "LogisticTrainer", "MLflow", "Momentum", "Page",
+    "ParameterServer", "Part", "Raw", "Rules", "Run", "RunSettings",
+    "SandblasterSettings", "SandblasterTrainer", "Scores", "ServerBackend", "Sgd",
+    "SimulatedBackend", "SimulatedHost", "Spell", "Staleness", "StepDecay", "StopRule",
+    "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary", "TorchModel",
     "TorchOptimizer", "TorchSchedule", "Trained", "Trainer", "TrainerOptions",
-    "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WarmUp", "Yogi", "chain",
-    "collect", "deal_blocks", "deal_by_key", "evaluate", "fit", "import_torchvision",
-    "make_trainer", "parse_columns", "parse_set", "parse_triple", "parse_vector",
-    "read_lines", "split", "split_by_classes", "split_by_dirichlet", "split_by_label",
-    "split_lines",
+    "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB", "WarmUp", "Yogi",
+    "chain", "collect", "deal_blocks", "deal_by_key", "draw", "evaluate", "fit",
+    "import_torchvision", "make_trainer", "parse_columns", "parse_set", "parse_triple",
+    "parse_vector", "read_lines", "split", "split_by_classes", "split_by_dirichlet",
+    "split_by_label", "split_lines",
 ]
 # fmt: on
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.checkpoint import Checkpoint
@@ -119,6 +119,13 @@ def sum_up(
     )
 
 
+class Keeps(Protocol):
+    """Whoever says which epoch's version is worth keeping."""
+
+    def keeps(self, epochs: Sequence[EpochMetrics]) -> bool:
+        """Say whether to keep the last one's, in place of the one before."""
+
+
 class Epochs(Stateful):
     """What the epochs that have ended came to; part of a run's checkpoint."""
 
@@ -127,6 +134,14 @@ class Epochs(Stateful):
     def __init__(self) -> None:
         self.ended: list[EpochMetrics] = []
         self.best: list[Snapshot] = []  # the best epoch's version, where it is kept
+
+    def note(
+        self, metrics: EpochMetrics, snapshot: Snapshot, rule: Keeps | None
+    ) -> None:
+        """Note an epoch, and its version if the rule wants it."""
+        self.ended.append(metrics)
+        if rule is not None and rule.keeps(self.ended):
+            self.best = [snapshot]
 
     def load(self, state: State) -> None:
         """Go on from a saved state; one of before there were best versions has none."""

@@ -14,12 +14,14 @@ from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.server import ServerBackend
 from stoilo.learn.core.data import Part, count_samples, read_arrays, split
 from stoilo.learn.core.models import Model, TorchModel
-from stoilo.learn.core.orders import Update
-from stoilo.learn.driver.saving import Tally
+from stoilo.learn.core.orders import Method
 from stoilo.learn.driver.transport import Transport, TransportName
+from stoilo.learn.methods.base import MethodBase
 from stoilo.learn.methods.robust import Clip
+from stoilo.learn.methods.sandblaster import Sandblaster
 from stoilo.learn.methods.schedules import Schedule
 from stoilo.learn.trainers.epochs import EpochMetrics
+from stoilo.learn.trainers.watching import Watching
 
 if TYPE_CHECKING:
     from stoilo.client.connection import Connection
@@ -82,6 +84,19 @@ def open_backend(
     return place
 
 
+def set_schedule(method: Method, schedule: Schedule | None) -> None:
+    """Give a method its schedule; raises ``STO-T040`` where no rate is to be changed."""
+    if schedule is None:
+        return
+    if not isinstance(method, MethodBase) or isinstance(method, Sandblaster):
+        raise UsageError(
+            "STO-T040",
+            f"{type(method).__name__} has no learning rate that a schedule could change",
+            hint="its line search chooses the length of each step",
+        )
+    method.schedule = schedule
+
+
 @dataclass(frozen=True, slots=True)
 class StopRule:
     """The test after each epoch; the most epochs are the settings' own.
@@ -132,6 +147,10 @@ class StopRule:
             return True
         since = len(epochs) - 1 - self.find_best(epochs)
         return self.patience is not None and since >= self.patience
+
+    def keeps(self, epochs: Sequence[EpochMetrics]) -> bool:
+        """Say whether the last epoch's version is the one to go back to."""
+        return self.restore and self.find_best(epochs) == len(epochs) - 1
 
     def find_best(self, epochs: Sequence[EpochMetrics]) -> int:
         """Return the index of the epoch that none after it was better than; -1 for none.
@@ -185,7 +204,8 @@ class TrainerOptions:
             method's own.
         progress: show the time model's estimate before the first step, then what happens.
         conditions: of the volunteers, for that estimate.
-        watcher: told of each update.
+        watcher: told of each update and, if it has `end_epoch`, of each epoch; or several
+            (see `stoilo.learn.trainers.watching`).
         on_epoch: told of each epoch.
         redundancy: copies and quorum of a task at a server; one copy when None.
         flavor: dependency set at a server.
@@ -206,7 +226,7 @@ class TrainerOptions:
     schedule: Schedule | None = None
     progress: bool | Display = False
     conditions: Conditions | None = None
-    watcher: Callable[[Update, Tally], None] | None = None
+    watcher: Watching | Sequence[Watching] | None = None
     on_epoch: Callable[[EpochMetrics], None] | None = None
     redundancy: Redundancy | None = None
     flavor: str | None = None

@@ -23,9 +23,6 @@ from stoilo.learn.driver.probing import measure_seconds, rehearse
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.driver.saving import Tally
 from stoilo.learn.driver.transport import as_transport
-from stoilo.learn.methods.base import MethodBase
-from stoilo.learn.methods.sandblaster import Sandblaster
-from stoilo.learn.methods.schedules import Schedule
 from stoilo.learn.trainers.epochs import (
     Epoch,
     EpochCheckpoint,
@@ -46,12 +43,10 @@ from stoilo.learn.trainers.options import (
     as_model,
     as_parts,
     open_backend,
+    set_schedule,
 )
-from stoilo.learn.trainers.progress import (
-    Conditions,
-    Display,
-    Estimate,
-)
+from stoilo.learn.trainers.progress import Conditions, Display, Estimate
+from stoilo.learn.trainers.watching import as_watchers, tell_epoch
 
 # First version, sizes of the data parts → the method.
 MakeMethod: TypeAlias = Callable[[Snapshot, Sequence[int]], Method]
@@ -103,6 +98,7 @@ class Trainer:
         usual = Display() if self.options.progress is True else None
         shown = self.options.progress
         self._display = shown if isinstance(shown, Display) else usual
+        self._watchers = as_watchers(self._display) + as_watchers(self.options.watcher)
         self._run: Run | None = None
         self.parts: list[Part] = []
         self._has_own = data is not None
@@ -125,8 +121,7 @@ class Trainer:
         )
         self._made_by = make
         method = make(self.snapshot, [len(part) for part in self.parts])
-        if self.options.schedule is not None:
-            set_schedule(method, self.options.schedule)
+        set_schedule(method, self.options.schedule)
         return Run(
             method,
             self.form,
@@ -154,8 +149,7 @@ class Trainer:
         if self._has_started:
             return self
         if self._run is None:
-            opened = self._between_epochs.open(self._first, self._record)
-            self._first = await opened
+            self._first = await self._between_epochs.open(self._first, self._record)
         else:
             await self._run.start()
             self._waits = self._begin_waits()
@@ -174,9 +168,8 @@ class Trainer:
         self._display.__enter__()
 
     def _watch(self, update: Update, tally: Tally) -> None:
-        for watcher in (self._display, self.options.watcher):
-            if watcher is not None:
-                watcher(update, tally)
+        for watcher in self._watchers:
+            watcher(update, tally)
 
     async def _take_up(self, updates: list[Update]) -> None:
         ends = [place for place, one in enumerate(updates) if one.epoch_ended]
@@ -372,20 +365,11 @@ class Trainer:
         waiting = self._waits.share(run.tally)
         metrics = sum_up(self.epoch_number, self._updates, held_out, seconds, waiting)
         # Saved with the next answer; after a kill before that, made of the history again.
-        self.epochs.append(metrics)
-        self._keep_best()
+        self._record.note(metrics, self._newest(), self.options.stop)
         await self._between_epochs.put(self._newest(), self._record)
         self._updates, self._waits = [], self._begin_waits()
         self._note_stop()
-        if self._display is not None:
-            self._display.end_epoch(metrics)
-        if self.options.on_epoch is not None:
-            self.options.on_epoch(metrics)
-
-    def _keep_best(self) -> None:
-        rule, last = self.options.stop, len(self.epochs) - 1
-        if rule is not None and rule.restore and rule.find_best(self.epochs) == last:
-            self._record.best = [self._newest()]
+        tell_epoch(self._watchers, metrics, self.options.on_epoch)
 
     def _note_stop(self) -> None:
         rule = self.options.stop
@@ -413,14 +397,3 @@ class Trainer:
     async def __aexit__(self, *exc_info: object) -> None:
         """Close it; a backend that was given stays open."""
         await self.close()
-
-
-def set_schedule(method: Method, schedule: Schedule) -> None:
-    """Give a method its schedule; raises ``STO-T040`` where no rate is to be changed."""
-    if not isinstance(method, MethodBase) or isinstance(method, Sandblaster):
-        raise UsageError(
-            "STO-T040",
-            f"{type(method).__name__} has no learning rate that a schedule could change",
-            hint="its line search chooses the length of each step",
-        )
-    method.schedule = schedule
