@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         split_by_dirichlet,
         split_by_label,
     )
+    from stoilo.learn.core.exporting import export
     from stoilo.learn.core.models import ArrayModel, TorchModel
     from stoilo.learn.core.text_files import (
         deal_blocks,
@@ -106,6 +107,7 @@ _HOMES = {
     "backends.simulated": "SimulatedBackend SimulatedHost Spell",
     "core.data": "Part chain collect split split_by_classes split_by_dirichlet "
     "split_by_label",
+    "core.exporting": "export",
     "core.models": "ArrayModel TorchModel",
     "core.text_files": "deal_blocks deal_by_key parse_columns parse_set parse_triple "
     "parse_vector read_lines split_lines",
@@ -151,10 +153,10 @@ __all__ = [
     "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary", "TorchModel",
     "TorchOptimizer", "TorchSchedule", "Trained", "Trainer", "TrainerOptions",
     "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB", "WarmUp", "Yogi",
-    "chain", "collect", "deal_blocks", "deal_by_key", "draw", "evaluate", "fit",
-    "import_torchvision", "make_trainer", "parse_columns", "parse_set", "parse_triple",
-    "parse_vector", "read_lines", "split", "split_by_classes", "split_by_dirichlet",
-    "split_by_label", "split_lines",
+    "chain", "collect", "deal_blocks", "deal_by_key", "draw", "evaluate", "export",
+    "fit", "import_torchvision", "make_trainer", "parse_columns", "parse_set",
+    "parse_triple", "parse_vector", "read_lines", "split", "split_by_classes",
+    "split_by_dirichlet", "split_by_label", "split_lines",
 ]
 # fmt: on
 

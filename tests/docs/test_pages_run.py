@@ -47,6 +47,7 @@ EXPECTED = {
         "\nternary: True",
     ],
     "howto/watch-a-training.md": ["page: ['run.html', 'run.svg']"],
+    "howto/export-a-model.md": ["files: ['model-00001-of-00002", "\nsame: True"],
     "howto/prepare-training-data.md": [
         "parts: True",
         "\npair: True",
