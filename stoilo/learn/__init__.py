@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         split_by_label,
     )
     from stoilo.learn.core.exporting import export
+    from stoilo.learn.core.lazy import LazyPart
     from stoilo.learn.core.models import ArrayModel, TorchModel
     from stoilo.learn.core.text_files import (
         deal_blocks,
@@ -108,6 +109,7 @@ _HOMES = {
     "core.data": "Part chain collect split split_by_classes split_by_dirichlet "
     "split_by_label",
     "core.exporting": "export",
+    "core.lazy": "LazyPart",
     "core.models": "ArrayModel TorchModel",
     "core.text_files": "deal_blocks deal_by_key parse_columns parse_set parse_triple "
     "parse_vector read_lines split_lines",
@@ -145,9 +147,9 @@ __all__ = [
     "Conditions", "CoordinateMedian", "Cosine", "DPBGDOptions", "DPBGDTrainer",
     "DiLoCoTrainer", "Display", "DownpourSettings", "DownpourTrainer", "Epoch",
     "EpochMetrics", "Estimate", "Evaluation", "FedAvgTrainer", "FederatedSettings",
-    "Krum", "LargeMinibatchSettings", "LargeMinibatchTrainer", "LocalBackend",
-    "LocalWork", "LogisticSettings", "LogisticTrainer", "MLflow", "Momentum", "Page",
-    "ParameterServer", "Part", "Raw", "Rules", "Run", "RunSettings",
+    "Krum", "LargeMinibatchSettings", "LargeMinibatchTrainer", "LazyPart",
+    "LocalBackend", "LocalWork", "LogisticSettings", "LogisticTrainer", "MLflow",
+    "Momentum", "Page", "ParameterServer", "Part", "Raw", "Rules", "Run", "RunSettings",
     "SandblasterSettings", "SandblasterTrainer", "Scores", "ServerBackend", "Sgd",
     "SimulatedBackend", "SimulatedHost", "Spell", "Staleness", "StepDecay", "StopRule",
     "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary", "TorchModel",

@@ -54,6 +54,7 @@ EXPECTED = {
         "\ncollected: True True",
         "\nlines: 400 400",
         "\nrows: [",
+        "\nlazy: True LazyPart(",
         "has most: False\nlargest class has most: True",
         "\nscores: True 4",
     ],
