@@ -80,7 +80,7 @@ if TYPE_CHECKING:
         TrainingUpdate,
     )
     from stoilo.learn.trainers.evaluation import Evaluation, Scores, evaluate
-    from stoilo.learn.trainers.fitting import METHODS, fit, make_trainer
+    from stoilo.learn.trainers.fitting import METHODS, evaluate_on, fit, make_trainer
     from stoilo.learn.trainers.named import (
         DiLoCoTrainer,
         DownpourTrainer,
@@ -129,7 +129,7 @@ _HOMES = {
     "trainers.dpbgd": "DPBGDOptions DPBGDTrainer",
     "trainers.epochs": "Epoch EpochMetrics Trained TrainingUpdate",
     "trainers.evaluation": "Evaluation Scores evaluate",
-    "trainers.fitting": "METHODS fit make_trainer",
+    "trainers.fitting": "METHODS evaluate_on fit make_trainer",
     "trainers.named": "DiLoCoTrainer DownpourTrainer FedAvgTrainer "
     "LargeMinibatchTrainer LogisticTrainer SandblasterTrainer "
     "SynchronousTrainer VCASGDTrainer",
@@ -155,8 +155,8 @@ __all__ = [
     "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary", "TorchModel",
     "TorchOptimizer", "TorchSchedule", "Trained", "Trainer", "TrainerOptions",
     "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB", "WarmUp", "Yogi",
-    "chain", "collect", "deal_blocks", "deal_by_key", "draw", "evaluate", "export",
-    "fit", "import_torchvision", "make_trainer", "parse_columns", "parse_set",
+    "chain", "collect", "deal_blocks", "deal_by_key", "draw", "evaluate", "evaluate_on",
+    "export", "fit", "import_torchvision", "make_trainer", "parse_columns", "parse_set",
     "parse_triple", "parse_vector", "read_lines", "split", "split_by_classes",
     "split_by_dirichlet", "split_by_label", "split_lines",
 ]

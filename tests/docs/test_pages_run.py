@@ -57,6 +57,7 @@ EXPECTED = {
         "\nlazy: True LazyPart(",
         "has most: False\nlargest class has most: True",
         "\nscores: True 4",
+        "\nfar: True True",
     ],
     "howto/run-a-parameter-server.md": ["learnt: True", "best: True", "workers: True"],
     "howto/write-validators.md": ["2.5"],

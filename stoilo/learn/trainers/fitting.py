@@ -11,10 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.models import Model, TorchModel
+from stoilo.learn.core.models import Model, TorchModel, find_least_loss
+from stoilo.learn.core.orders import Snapshot
+from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.buffers import find_momentum
 from stoilo.learn.methods.downpour import DownpourSettings
+from stoilo.learn.methods.evaluating import Evaluating
 from stoilo.learn.methods.federated import FederatedSettings
 from stoilo.learn.methods.lbfgs import Rules
 from stoilo.learn.methods.logistic import LogisticSettings
@@ -23,6 +26,7 @@ from stoilo.learn.methods.sandblaster import SandblasterSettings
 from stoilo.learn.methods.schedules import Schedule
 from stoilo.learn.methods.synchronous import LargeMinibatchSettings, SynchronousSettings
 from stoilo.learn.trainers.epochs import Trained
+from stoilo.learn.trainers.evaluation import Evaluation
 from stoilo.learn.trainers.named import (
     DiLoCoTrainer,
     DownpourTrainer,
@@ -39,6 +43,8 @@ from stoilo.learn.trainers.options import (
     StopRule,
     TrainerOptions,
     as_model,
+    as_parts,
+    open_backend,
 )
 from stoilo.learn.trainers.progress import Conditions, Display
 from stoilo.learn.trainers.trainer import Trainer
@@ -271,3 +277,53 @@ async def fit(
     )
     async with trainer:
         return await trainer.train()
+
+
+async def evaluate_on(
+    place: Place,
+    model: object,
+    data: object,
+    *,
+    loss: Loss | None = None,
+    snapshot: Snapshot | None = None,
+    block: int = 0,
+    options: TrainerOptions | None = None,
+) -> Evaluation:
+    """Return how good a version is on held-out data, computed where `place` computes.
+
+    An answer is checked like a gradient's, but its numbers are what a volunteer says: have
+    each task computed twice (`redundancy` in the options) where much hangs on them.
+
+    Args:
+        place: a connection, a backend, or None for threads of this process.
+        model: as for `fit`.
+        data: held-out: a dataset, a pair, or parts.
+        loss: of a torch module.
+        snapshot: the version; the model's own weights when None.
+        block: most samples of a task; 0 for a task a part.
+        options: `tasks`, `folder`, `least_loss`, `tries`, `redundancy` and so on.
+
+    Raises:
+        UserError: the researcher's own code failed too often on volunteers.
+    """
+    form, chosen = as_model(model, loss), options or TrainerOptions()
+    parts = as_parts(data, chosen)
+    method = Evaluating(snapshot or form.first(), [len(p) for p in parts], block)
+    backend = open_backend(place, chosen.redundancy, chosen.flavor, chosen.limits)
+    least = chosen.least_loss
+    settings = RunSettings(
+        name="evaluate",
+        in_flight=chosen.in_flight or len(parts),
+        tries=chosen.tries,
+        folder=chosen.folder,
+        least_loss=find_least_loss(form) if least is None else least,
+    )
+    run = Run(method, form, parts, backend, settings)
+    try:
+        await run.start()
+        await run.finish()
+    finally:
+        await run.close()
+        if backend is not place:
+            await backend.close()
+    return Evaluation(method.loss, method.accuracy, sum(map(len, parts)))
