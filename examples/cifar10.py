@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 import stoilo
-from stoilo import ml
+from stoilo import learn, ml
 
 ml.import_torchvision()  # also where its native operators do not fit this torch
 from torchvision import models  # noqa: E402 - now it can be imported
@@ -71,34 +71,13 @@ def write_progress(file: Path, rows: list[tuple[int, float, float, float]]) -> N
     """Write the table and, beside it, the plot."""
     lines = [f"{e}\t{h:.4f}\t{x:.4f}\t{a:.4f}" for e, h, x, a in rows]
     file.write_text("\n".join(["epoch\thours\tloss\taccuracy", *lines, ""]))
-    file.with_suffix(".svg").write_text(draw([(h, a) for _, h, _, a in rows]))
+    file.with_suffix(".svg").write_text(draw_accuracy([(h, a) for _, h, _, a in rows]))
 
 
-def draw(points: list[tuple[float, float]]) -> str:
+def draw_accuracy(points: list[tuple[float, float]]) -> str:
     """Return an SVG of accuracy over hours, with what the thesis reached as a cross."""
-    longest = max(THESIS_HOURS, *(hours for hours, _ in points)) * 1.05
-
-    def place(hours: float, share: float) -> tuple[float, float]:
-        return 50 + 430 * hours / longest, 270 - 240 * share
-
-    line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*one) for one in points))
-    x, y = place(THESIS_HOURS, THESIS_ACCURACY)
-    levels = [(share, place(0, share)[1]) for share in (0, 0.25, 0.5, 0.75, 1)]
-    texts = [
-        f'<text x="10" y="{at + 4:.0f}">{share:.0%}</text>' for share, at in levels
-    ]
-    return "\n".join(
-        [
-            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 500 300" font-size="12">',
-            '<path d="M50 30V270H480" fill="none" stroke="#888"/>',
-            *texts,
-            f'<text x="400" y="290">{longest:.1f} hours</text>',
-            f'<polyline points="{line}" fill="none" stroke="#06c" stroke-width="2"/>',
-            f'<path d="M{x - 5:.1f} {y:.1f}h10m-5 -5v10" stroke="#c00"/>',
-            f'<text x="{x - 120:.1f}" y="{y - 8:.1f}" fill="#c00">thesis: 77 %, 70 min</text>',
-            "</svg>\n",
-        ]
-    )
+    reached = {"thesis: 77 %, 70 min": (THESIS_HOURS, THESIS_ACCURACY)}
+    return learn.draw({"accuracy": points}, across="hours", marks=reached)
 
 
 # Training --------------------------------------------------------------------------------

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         split_by_dirichlet,
         split_by_label,
     )
+    from stoilo.learn.core.exporting import export
+    from stoilo.learn.core.lazy import LazyPart
     from stoilo.learn.core.models import ArrayModel, TorchModel
     from stoilo.learn.core.text_files import (
         deal_blocks,
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
         Momentum,
         Sgd,
         TorchOptimizer,
+        Yogi,
     )
     from stoilo.learn.methods.robust import (
         CentredClipping,
@@ -58,6 +61,12 @@ if TYPE_CHECKING:
         TrimmedMean,
     )
     from stoilo.learn.methods.sandblaster import SandblasterSettings
+    from stoilo.learn.methods.schedules import (
+        Cosine,
+        StepDecay,
+        TorchSchedule,
+        WarmUp,
+    )
     from stoilo.learn.methods.synchronous import (
         LargeMinibatchSettings,
         SynchronousSettings,
@@ -71,7 +80,7 @@ if TYPE_CHECKING:
         TrainingUpdate,
     )
     from stoilo.learn.trainers.evaluation import Evaluation, Scores, evaluate
-    from stoilo.learn.trainers.fitting import METHODS, fit, make_trainer
+    from stoilo.learn.trainers.fitting import METHODS, evaluate_on, fit, make_trainer
     from stoilo.learn.trainers.named import (
         DiLoCoTrainer,
         DownpourTrainer,
@@ -85,6 +94,13 @@ if TYPE_CHECKING:
     from stoilo.learn.trainers.options import StopRule, TrainerOptions
     from stoilo.learn.trainers.progress import Conditions, Display, Estimate
     from stoilo.learn.trainers.trainer import Trainer
+    from stoilo.learn.trainers.watching import (
+        MLflow,
+        Page,
+        TensorBoard,
+        WandB,
+        draw,
+    )
 
 _HOMES = {
     "backends.local": "LocalBackend",
@@ -92,6 +108,8 @@ _HOMES = {
     "backends.simulated": "SimulatedBackend SimulatedHost Spell",
     "core.data": "Part chain collect split split_by_classes split_by_dirichlet "
     "split_by_label",
+    "core.exporting": "export",
+    "core.lazy": "LazyPart",
     "core.models": "ArrayModel TorchModel",
     "core.text_files": "deal_blocks deal_by_key parse_columns parse_set parse_triple "
     "parse_vector read_lines split_lines",
@@ -102,21 +120,23 @@ _HOMES = {
     "methods.federated": "FederatedSettings",
     "methods.lbfgs": "Rules",
     "methods.logistic": "LogisticSettings",
-    "methods.optimizers": "Adagrad Adam Momentum Sgd TorchOptimizer",
+    "methods.optimizers": "Adagrad Adam Momentum Sgd TorchOptimizer Yogi",
     "methods.robust": "CentredClipping Clip CoordinateMedian Krum TrimmedMean",
     "methods.sandblaster": "SandblasterSettings",
+    "methods.schedules": "Cosine StepDecay TorchSchedule WarmUp",
     "methods.synchronous": "LargeMinibatchSettings SynchronousSettings",
     "store.server": "ParameterServer",
     "trainers.dpbgd": "DPBGDOptions DPBGDTrainer",
     "trainers.epochs": "Epoch EpochMetrics Trained TrainingUpdate",
     "trainers.evaluation": "Evaluation Scores evaluate",
-    "trainers.fitting": "METHODS fit make_trainer",
+    "trainers.fitting": "METHODS evaluate_on fit make_trainer",
     "trainers.named": "DiLoCoTrainer DownpourTrainer FedAvgTrainer "
     "LargeMinibatchTrainer LogisticTrainer SandblasterTrainer "
     "SynchronousTrainer VCASGDTrainer",
     "trainers.options": "StopRule TrainerOptions",
     "trainers.progress": "Conditions Display Estimate",
     "trainers.trainer": "Trainer",
+    "trainers.watching": "MLflow Page TensorBoard WandB draw",
     "driver.transport": "Compressed Raw Ternary",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -124,19 +144,21 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 # fmt: off
 __all__ = [
     "METHODS", "Adagrad", "Adam", "ArrayModel", "CentredClipping", "Clip", "Compressed",
-    "Conditions", "CoordinateMedian", "DPBGDOptions", "DPBGDTrainer", "DiLoCoTrainer",
-    "Display", "DownpourSettings", "DownpourTrainer", "Epoch", "EpochMetrics",
-    "Estimate", "Evaluation", "FedAvgTrainer", "FederatedSettings", "Krum",
-    "LargeMinibatchSettings", "LargeMinibatchTrainer", "LocalBackend", "LocalWork",
-    "LogisticSettings", "LogisticTrainer", "Momentum", "ParameterServer", "Part", "Raw",
-    "Rules", "Run", "RunSettings", "SandblasterSettings", "SandblasterTrainer",
-    "Scores", "ServerBackend", "Sgd", "SimulatedBackend", "SimulatedHost", "Spell",
-    "Staleness", "StopRule", "SynchronousSettings", "SynchronousTrainer", "Ternary",
-    "TorchModel", "TorchOptimizer", "Trained", "Trainer", "TrainerOptions",
-    "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "chain", "collect", "deal_blocks",
-    "deal_by_key", "evaluate", "fit", "import_torchvision", "make_trainer",
-    "parse_columns", "parse_set", "parse_triple", "parse_vector", "read_lines", "split",
-    "split_by_classes", "split_by_dirichlet", "split_by_label", "split_lines",
+    "Conditions", "CoordinateMedian", "Cosine", "DPBGDOptions", "DPBGDTrainer",
+    "DiLoCoTrainer", "Display", "DownpourSettings", "DownpourTrainer", "Epoch",
+    "EpochMetrics", "Estimate", "Evaluation", "FedAvgTrainer", "FederatedSettings",
+    "Krum", "LargeMinibatchSettings", "LargeMinibatchTrainer", "LazyPart",
+    "LocalBackend", "LocalWork", "LogisticSettings", "LogisticTrainer", "MLflow",
+    "Momentum", "Page", "ParameterServer", "Part", "Raw", "Rules", "Run", "RunSettings",
+    "SandblasterSettings", "SandblasterTrainer", "Scores", "ServerBackend", "Sgd",
+    "SimulatedBackend", "SimulatedHost", "Spell", "Staleness", "StepDecay", "StopRule",
+    "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary", "TorchModel",
+    "TorchOptimizer", "TorchSchedule", "Trained", "Trainer", "TrainerOptions",
+    "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB", "WarmUp", "Yogi",
+    "chain", "collect", "deal_blocks", "deal_by_key", "draw", "evaluate", "evaluate_on",
+    "export", "fit", "import_torchvision", "make_trainer", "parse_columns", "parse_set",
+    "parse_triple", "parse_vector", "read_lines", "split", "split_by_classes",
+    "split_by_dirichlet", "split_by_label", "split_lines",
 ]
 # fmt: on
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import statistics
@@ -16,6 +17,7 @@ from stoilo.client.results import UserError
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.learn.backends import Backend, Handle, Job
 from stoilo.learn.core.data import Part
+from stoilo.learn.core.lazy import LazyPart, check_name
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Order, Snapshot
 from stoilo.learn.core.states import State, parse, render, unfit
@@ -295,12 +297,11 @@ class Jobs:
 
     async def arguments(self, order: Order, backend: Backend) -> dict[str, object]:
         """Return the kernel's arguments, large ones as handles."""
-        snapshot, part = order.snapshot, self.part_of(order)
+        snapshot = order.snapshot
         version = f"v{snapshot.version}"
         stored = {
             "parameters": (version, dict(snapshot.parameters)),
             "buffers": (f"{version}/buffers", dict(snapshot.buffers)),
-            "data": (f"p{order.part}", {"x": part.x, "y": part.y}),
         }
         handles = {
             name: await self._put(place, value, backend)
@@ -309,6 +310,7 @@ class Jobs:
         return {
             **self._model.constants(),
             **handles,
+            "data": await self._put_part(order, backend),
             "rows": None if order.rows is None else list(order.rows),
             "settings": dict(order.settings),
             "version": snapshot.version,
@@ -318,6 +320,17 @@ class Jobs:
         if place not in self._handles:
             self._handles[place] = await backend.put(value)
             self._tally.sent_bytes += self._handles[place].size
+        return self._handles[place]
+
+    async def _put_part(self, order: Order, backend: Backend) -> Handle:
+        part, place = self.part_of(order), f"p{order.part}"
+        if place not in self._handles:
+            load = part.load if isinstance(part, LazyPart) else lambda: part
+            whole = await asyncio.to_thread(load)
+            handle = await backend.put({"x": whole.x, "y": whole.y})
+            check_name(part, handle.digest)  # before any task names it
+            self._handles[place] = handle
+            self._tally.sent_bytes += handle.size
         return self._handles[place]
 
     def forget(self, versions: frozenset[int]) -> None:

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from stoilo.client.capture.arguments import StoredValue
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.checkpoint import Checkpoint, Lines, damaged, digest_of
 from stoilo.learn.core.data import Part
+from stoilo.learn.core.lazy import name_part
 from stoilo.learn.core.orders import Method, Snapshot, Update
 from stoilo.learn.core.states import (
     Plain,
@@ -162,6 +162,7 @@ def identify(
         "method": type(method).__name__,
         "settings": describe(getattr(method, "settings", None)),
         "optimizer": describe(getattr(method, "optimizer", None)),
+        "schedule": describe(getattr(method, "schedule", None)),
         "parameters": _sum_up(first.parameters),
         "buffers": _sum_up(first.buffers),
         "data": _name_data(parts),
@@ -202,8 +203,7 @@ def _sum_up(tensors: Tensors) -> Plain:
 def _name_data(parts: Sequence[Part]) -> Plain:
     total = hashlib.sha256()
     for part in parts:
-        stored, _ = StoredValue.of({"x": part.x, "y": part.y})
-        total.update(stored.digest.encode())
+        total.update(name_part(part).encode())
     size = sum(map(len, parts))
     return f"{len(parts)} data parts, {size} samples, {total.hexdigest()[:16]}"
 

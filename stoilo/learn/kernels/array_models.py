@@ -41,9 +41,11 @@ def local_steps(kwargs):
     """Return the parameters after some local steps, or the sum of those steps' gradients.
 
     Settings: ``steps``, ``batch`` (0: all samples), ``rate``, ``momentum``, ``optimizer``
-    (``sgd`` or ``adamw``), ``decay``, ``seed``, ``give`` (``parameters`` or ``sum``).
+    (``sgd`` or ``adamw``), ``decay``, ``seed``, ``give`` (``parameters`` or ``sum``: of the
+    loss alone), ``proximal`` (pull back to the start).
     """
     settings = kwargs["settings"]
+    start, pull = kwargs["parameters"], settings.get("proximal", 0.0)
     x, y = choose(kwargs)
     weights, memory = {n: np.array(w) for n, w in kwargs["parameters"].items()}, {}
     sums = {name: np.zeros_like(w) for name, w in weights.items()}
@@ -57,6 +59,8 @@ def local_steps(kwargs):
         mean = {name: found[name] / len(rows) for name in weights}
         for name in weights:
             sums[name] = sums[name] + mean[name]
+        if pull:
+            mean = {n: mean[n] + pull * (w - start[n]) for n, w in weights.items()}
         weights = move(weights, mean, memory, settings, step + 1)
     give = sums if settings.get("give") == "sum" else weights
     return answer(kwargs, used, loss_sum, give)

@@ -54,7 +54,8 @@ def local_steps(kwargs):
     """Return the parameters after some local steps, or the sum of those steps' gradients.
 
     Settings: ``steps``, ``batch`` (0: all samples), ``rate``, ``momentum``, ``optimizer``
-    (``sgd`` or ``adamw``), ``decay``, ``seed``, ``give`` (``parameters`` or ``sum``).
+    (``sgd`` or ``adamw``), ``decay``, ``seed``, ``give`` (``parameters`` or ``sum``: of the
+    loss alone), ``proximal`` (pull back to the start).
     """
     with torch.random.fork_rng(devices=[]):
         return take_steps(kwargs)
@@ -67,6 +68,8 @@ def take_steps(kwargs):
     x, y = choose(kwargs)
     samples = count(x)
     optimizer = make_optimizer(model, settings)
+    pull = settings.get("proximal", 0.0)
+    start = {name: p.detach().clone() for name, p in trained(model)} if pull else {}
     sums = {}
     used, loss_total, right = 0, 0.0, 0
     batches = deal(samples, settings["batch"] or samples, settings["seed"])
@@ -81,6 +84,9 @@ def take_steps(kwargs):
                 p.grad = dense(p.grad)
                 wide = widen(p.grad)
                 sums[name] = sums[name] + wide if name in sums else wide.clone()
+            if pull:
+                toward = pull * (p.detach() - start[name])
+                p.grad = toward if p.grad is None else p.grad + toward
         optimizer.step()
         used, right = used + len(rows), right + correct
         loss_total += len(rows) * loss.item()

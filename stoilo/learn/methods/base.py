@@ -6,7 +6,7 @@ import hashlib
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -20,7 +20,9 @@ from stoilo.learn.core.orders import (
     Update,
 )
 from stoilo.learn.core.states import Plain, State, Stateful, unfit
-from stoilo.learn.core.tensors import forms_of
+from stoilo.learn.core.tensors import Array, Tensors, forms_of
+from stoilo.learn.methods.optimizers import Optimizer
+from stoilo.learn.methods.schedules import Schedule, read_factor
 
 _SEEDS = 2**31  # a kernel's seed is below that
 
@@ -55,6 +57,8 @@ class LocalWork:
         momentum: of its own optimiser, "sgd" only.
         optimizer: its own optimiser; its state begins anew with each order.
         decay: of its weights; the optimiser's usual one when None (0.01 for "adamw").
+        proximal: FedProx's μ: each gradient is of the loss plus ``μ/2·|w - w₀|²``, with w₀
+            what the order brought: parts that differ pull less far apart.
     """
 
     rate: float
@@ -63,6 +67,14 @@ class LocalWork:
     momentum: float = 0.0
     optimizer: Literal["sgd", "adamw"] = "sgd"
     decay: float | None = None
+    proximal: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Refuse a term that would push away."""
+        if not 0.0 <= self.proximal < math.inf:
+            raise UsageError(
+                "STO-T040", f"the proximal term's factor is {self.proximal}, not ≥ 0"
+            )
 
     def count_steps(self, samples: int) -> int:
         """Return how many steps an order with so many samples makes."""
@@ -84,9 +96,11 @@ class LocalWork:
         self, samples: int, seed: int, give: Literal["parameters", "sum"]
     ) -> dict[str, Plain]:
         """Return the kernel's settings for one order."""
-        decay: dict[str, Plain] = {} if self.decay is None else {"decay": self.decay}
+        further: dict[str, Plain] = {} if self.decay is None else {"decay": self.decay}
+        if self.proximal:
+            further["proximal"] = self.proximal
         return {
-            **decay,
+            **further,
             "steps": self.count_steps(samples),
             "batch": self.batch,
             "rate": self.rate,
@@ -188,9 +202,31 @@ class MethodBase(Stateful, ABC):
     """
 
     kept = Stateful.kept | {"_snapshot": Snapshot}
+    schedule: Schedule | None = None  # of every rate; whoever makes the method sets it
 
     def __init__(self, start: Snapshot) -> None:
         self._snapshot = start
+
+    @property
+    def factor(self) -> float:
+        """The schedule's factor of the next update."""
+        return read_factor(self.schedule, self._snapshot.version)
+
+    def _move_by(self, optimizer: Optimizer, gradient: Tensors) -> dict[str, Array]:
+        """Return the parameters after the optimiser's step at its rate times `factor`."""
+        rate = optimizer.rate
+        optimizer.rate = rate * self.factor
+        try:
+            return optimizer.step(self._snapshot.parameters, gradient)
+        finally:
+            # What is saved is the rate itself: factors must not pile up over a kill.
+            optimizer.rate = rate
+
+    def _rated(self, order: Order) -> Order:
+        rate = order.settings.get("rate")
+        if self.schedule is None or not isinstance(rate, int | float):
+            return order
+        return replace(order, settings={**order.settings, "rate": rate * self.factor})
 
     @property
     def snapshot(self) -> Snapshot:
@@ -206,7 +242,7 @@ class MethodBase(Stateful, ABC):
         """Return at most `room` further orders; none when it must wait for replies."""
         if self.finished:
             return []
-        return [self._order(key) for key in self._draw(room)]
+        return [self._rated(self._order(key)) for key in self._draw(room)]
 
     def take(self, order: Order, reply: Reply) -> Update:
         """Let the first answer to an order count, unless it comes too late."""

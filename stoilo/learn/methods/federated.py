@@ -2,7 +2,9 @@
 
 In a round, some data parts are trained locally from the same parameters for many steps. Their
 mean, weighted by samples, gives the *outer gradient* ``W - mean(W_c)``; an outer optimiser
-applies it: plain steps of rate 1 are FedAvg; Nesterov momentum over AdamW inside is DiLoCo.
+applies it: plain steps of rate 1 are FedAvg, Adam's, Adagrad's and Yogi's are FedAdam,
+FedAdagrad and FedYogi (Reddi et al. 2021); Nesterov momentum over AdamW inside is DiLoCo.
+With `LocalWork.proximal`, local steps are FedProx's (Li et al. 2020).
 Volunteers keep nothing between rounds: an inner optimiser begins each round anew.
 """
 
@@ -162,10 +164,13 @@ class Federated(MethodBase):
 
 
 def fedavg(
-    start: Snapshot, parts: Sequence[int], settings: FederatedSettings
+    start: Snapshot,
+    parts: Sequence[int],
+    settings: FederatedSettings,
+    outer: Optimizer | None = None,
 ) -> Federated:
-    """Return FedAvg: the parts' weighted mean becomes the next version."""
-    return Federated(start, parts, Sgd(1.0), settings)
+    """Return FedAvg: the parts' weighted mean becomes the next version, or `outer` steps."""
+    return Federated(start, parts, outer or Sgd(1.0), settings)
 
 
 def diloco(

@@ -278,7 +278,8 @@ class LogisticRegression(MethodBase):
 
     def _change(self, order: Order, reply: Reply) -> dict[str, Array]:
         if self.settings.mode == "dgd":
-            return {n: -self.settings.rate * a for n, a in reply.tensors.items()}
+            rate = self.settings.rate * self.factor
+            return {n: -rate * a for n, a in reply.tensors.items()}
         share = 1.0 / len(self._parts) if self.settings.mode == "ipm" else 1.0
         base = order.snapshot.parameters
         return {n: share * (a - base[n]) for n, a in reply.tensors.items()}

@@ -117,7 +117,11 @@ class Momentum(_EachAlone):
 
 
 class Adam(_EachAlone):
-    """Adam (Kingma, Ba 2015); with `decoupled`, decay acts on the parameter: AdamW."""
+    """Adam (Kingma, Ba 2015); with `decoupled`, decay acts on the parameter: AdamW.
+
+    Without `corrected`, means that begin at zero are taken as they are: the server's step
+    of FedAdam (Reddi et al. 2021, algorithm 2), whose τ is `epsilon`.
+    """
 
     kept = Stateful.kept | {
         "rate": float,
@@ -134,12 +138,14 @@ class Adam(_EachAlone):
         epsilon: float = 1e-8,
         decay: float = 0.0,
         decoupled: bool = False,
+        corrected: bool = True,
     ) -> None:
         self.rate = rate
         self.betas = betas
         self.epsilon = epsilon
         self.decay = decay
         self.decoupled = decoupled
+        self.corrected = corrected
         self._steps: dict[str, int] = {}
         self._first: dict[str, Array] = {}
         self._second: dict[str, Array] = {}
@@ -153,11 +159,32 @@ class Adam(_EachAlone):
         slow, slower = self.betas
         steps = self._steps[name] = self._steps.get(name, 0) + 1
         first = blend(self._first.get(name), slope, slow)
-        second = blend(self._second.get(name), slope * slope, slower)
+        second = self._spread(self._second.get(name), slope * slope)
         self._first[name], self._second[name] = first, second
-        width = np.sqrt(second / (1.0 - slower**steps)) + self.epsilon
-        move = self.rate / (1.0 - slow**steps) * first / width
+        seen = (
+            (1.0 - slow**steps, 1.0 - slower**steps) if self.corrected else (1.0, 1.0)
+        )
+        width = np.sqrt(second / seen[1]) + self.epsilon
+        move = self.rate / seen[0] * first / width
         return cast_like(start - move, array)
+
+    def _spread(self, before: Array | None, square: Array) -> Array:
+        """Return the running mean of the squares."""
+        return blend(before, square, self.betas[1])
+
+
+class Yogi(Adam):
+    """Adam whose mean of squares moves by a step of the square's size, not by its distance.
+
+    ``v ← v - (1-β)·g²·sign(v - g²)`` (Zaheer et al. 2018): it forgets a large gradient more
+    slowly. With ``corrected=False`` the server's step of FedYogi.
+    """
+
+    def _spread(self, before: Array | None, square: Array) -> Array:
+        held = np.zeros_like(square) if before is None else before
+        fresh: Array = (1.0 - self.betas[1]) * square
+        moved: Array = held - fresh * np.sign(held - square)
+        return moved
 
 
 class Adagrad(_EachAlone):

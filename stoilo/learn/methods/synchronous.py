@@ -114,7 +114,7 @@ class Synchronous(MethodBase):
         self.optimizer = optimizer
         self._parts = check_parts(parts)
         self._combine = combine
-        self._schedule = schedule
+        self._rates = schedule  # whole rates; `schedule` of the base has factors
         self._epoch, self._step, self._steps = 0, 0, 0
         self._late: set[str] = set()  # keys of earlier steps that are out
         self._replies: dict[str, Reply] = {}
@@ -224,8 +224,8 @@ class Synchronous(MethodBase):
         replies = {**self._queued, **self._replies}
         # By key, not by arrival: the same answers give the same bits.
         counted = [replies[key] for key in sorted(replies)]
-        if self._schedule is not None:
-            self.optimizer.rate = self._schedule(self._steps)
+        if self._rates is not None:
+            self.optimizer.rate = self._rates(self._steps)
         gradient = self._combine(counted)
         if self.settings.reduction == "mean":
             gradient = scale(gradient, 1.0 / sum(reply.samples for reply in counted))
@@ -233,7 +233,7 @@ class Synchronous(MethodBase):
         fresh = [self._replies[key] for key in sorted(self._replies)]
         self._snapshot = Snapshot(
             self._snapshot.version + 1,
-            self.optimizer.step(self._snapshot.parameters, gradient),
+            self._move_by(self.optimizer, gradient),
             pool_buffers(self._snapshot.buffers, fresh, self.settings.bn_momentum),
         )
         self._replies, self._queued = {}, {}

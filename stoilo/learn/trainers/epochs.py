@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Protocol
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.checkpoint import Checkpoint
@@ -119,13 +119,33 @@ def sum_up(
     )
 
 
-class Epochs(Stateful):
-    """The metrics of all epochs that have ended; part of a run's checkpoint."""
+class Keeps(Protocol):
+    """Whoever says which epoch's version is worth keeping."""
 
-    kept = Stateful.kept | {"ended": list[EpochMetrics]}
+    def keeps(self, epochs: Sequence[EpochMetrics]) -> bool:
+        """Say whether to keep the last one's, in place of the one before."""
+
+
+class Epochs(Stateful):
+    """What the epochs that have ended came to; part of a run's checkpoint."""
+
+    kept = Stateful.kept | {"ended": list[EpochMetrics], "best": list[Snapshot]}
 
     def __init__(self) -> None:
         self.ended: list[EpochMetrics] = []
+        self.best: list[Snapshot] = []  # the best epoch's version, where it is kept
+
+    def note(
+        self, metrics: EpochMetrics, snapshot: Snapshot, rule: Keeps | None
+    ) -> None:
+        """Note an epoch, and its version if the rule wants it."""
+        self.ended.append(metrics)
+        if rule is not None and rule.keeps(self.ended):
+            self.best = [snapshot]
+
+    def load(self, state: State) -> None:
+        """Go on from a saved state; one of before there were best versions has none."""
+        super().load(replace(state, plain={"best": [], **state.plain}))
 
 
 class Epoch:
@@ -185,7 +205,7 @@ class Trained:
     """What a training came to.
 
     Attributes:
-        snapshot: the newest version.
+        snapshot: the newest version; with a stop rule that restores, the best epoch's.
         epochs: metrics of the epochs that ended in this process.
         history: every update.
         tally: bytes, refusals, failures.
@@ -218,6 +238,7 @@ class _Saved:
     snapshot: Snapshot
     epochs: list[EpochMetrics]  # that led to it
     kept_as: Any
+    best: list[Snapshot] = field(default_factory=list)  # see `Epochs`
 
 
 class EpochCheckpoint:
@@ -232,23 +253,23 @@ class EpochCheckpoint:
         self._checkpoint = Checkpoint(folder) if folder else None
         self._kept = kept
 
-    async def open(self, first: Snapshot) -> tuple[Snapshot, list[EpochMetrics]]:
-        """Return the newest version and what led to it: `first` and nothing at first.
+    async def open(self, first: Snapshot, record: Epochs) -> Snapshot:
+        """Return the newest version, `first` at first; `record` gets what led to it.
 
         Raises:
             TrustError: ``STO-T011``.
             UsageError: ``STO-T012``, ``STO-T023``, ``STO-T012``.
         """
         if self._checkpoint is None:
-            return first, []
+            return first
         saved = await asyncio.to_thread(self._checkpoint.open)
         try:
-            return (first, []) if saved is None else self._read(saved)
+            return first if saved is None else self._read(saved, record)
         except BaseException:
             self._checkpoint.close()
             raise
 
-    def _read(self, saved: State) -> tuple[Snapshot, list[EpochMetrics]]:
+    def _read(self, saved: State, record: Epochs) -> Snapshot:
         found = parse(select(saved, "version"), _Saved)
         if found.kept_as != describe(self._kept):
             raise UsageError(
@@ -258,9 +279,10 @@ class EpochCheckpoint:
             )
         if self._kept is not None:
             self._kept.load(select(saved, "kept"))
-        return found.snapshot, found.epochs
+        record.ended, record.best = found.epochs, found.best
+        return found.snapshot
 
-    async def put(self, snapshot: Snapshot, epochs: list[EpochMetrics]) -> None:
+    async def put(self, snapshot: Snapshot, record: Epochs) -> None:
         """Save a version and the epochs that led to it.
 
         Raises:
@@ -268,7 +290,8 @@ class EpochCheckpoint:
         """
         if self._checkpoint is None:
             return
-        version = render(_Saved(snapshot, epochs, describe(self._kept)))
+        ended, best = record.ended, record.best
+        version = render(_Saved(snapshot, ended, describe(self._kept), best))
         kept = {} if self._kept is None else {"kept": self._kept.save()}
         whole = join_states(version=version, **kept)
         await asyncio.to_thread(self._checkpoint.write, whole)

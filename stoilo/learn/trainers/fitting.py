@@ -11,17 +11,22 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.models import Model, TorchModel
+from stoilo.learn.core.models import Model, TorchModel, find_least_loss
+from stoilo.learn.core.orders import Snapshot
+from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.buffers import find_momentum
 from stoilo.learn.methods.downpour import DownpourSettings
+from stoilo.learn.methods.evaluating import Evaluating
 from stoilo.learn.methods.federated import FederatedSettings
 from stoilo.learn.methods.lbfgs import Rules
 from stoilo.learn.methods.logistic import LogisticSettings
 from stoilo.learn.methods.optimizers import Adam, Optimizer
 from stoilo.learn.methods.sandblaster import SandblasterSettings
+from stoilo.learn.methods.schedules import Schedule
 from stoilo.learn.methods.synchronous import LargeMinibatchSettings, SynchronousSettings
 from stoilo.learn.trainers.epochs import Trained
+from stoilo.learn.trainers.evaluation import Evaluation
 from stoilo.learn.trainers.named import (
     DiLoCoTrainer,
     DownpourTrainer,
@@ -38,6 +43,8 @@ from stoilo.learn.trainers.options import (
     StopRule,
     TrainerOptions,
     as_model,
+    as_parts,
+    open_backend,
 )
 from stoilo.learn.trainers.progress import Conditions, Display
 from stoilo.learn.trainers.trainer import Trainer
@@ -75,7 +82,7 @@ class _Request:
 
     def local(self, rate: float, kind: Literal["sgd", "adamw"] = "sgd") -> LocalWork:
         """Return what a volunteer does with its part."""
-        own = self.pop("steps", "momentum")
+        own = self.pop("steps", "momentum", "proximal")
         return LocalWork(self.rate_or(rate), self.batch, optimizer=kind, **own)
 
 
@@ -125,9 +132,9 @@ def _sandblaster(asked: _Request) -> Trainer:
 
 
 def _fedavg(asked: _Request) -> Trainer:
-    local = asked.local(0.1)
+    local, outer = asked.local(0.1), asked.pop("outer")
     settings = FederatedSettings(asked.epochs, local, **asked.further)
-    return FedAvgTrainer(*asked.given(), settings, options=asked.options)
+    return FedAvgTrainer(*asked.given(), settings, options=asked.options, **outer)
 
 
 def _diloco(asked: _Request) -> Trainer:
@@ -214,6 +221,7 @@ async def fit(
     optimizer: Optimizer | None = None,
     held_out: object = None,
     stop: StopRule | None = None,
+    schedule: Schedule | None = None,
     progress: bool | Display = False,
     conditions: Conditions | None = None,
     options: TrainerOptions | None = None,
@@ -234,6 +242,7 @@ async def fit(
         optimizer: at the server, for dpbgd and downpour.
         held_out: a dataset; loss and accuracy on it end each epoch.
         stop: ends the training before its epochs are done.
+        schedule: number of the update → factor of the learning rate.
         progress: show the time model's estimate, then what happens.
         conditions: of the volunteers, for that estimate.
         options: what has nothing to do with the algorithm.
@@ -247,6 +256,7 @@ async def fit(
     given: dict[str, Any] = {
         "held_out": held_out,
         "stop": stop,
+        "schedule": schedule,
         "progress": progress,
         "conditions": conditions,
     }
@@ -267,3 +277,53 @@ async def fit(
     )
     async with trainer:
         return await trainer.train()
+
+
+async def evaluate_on(
+    place: Place,
+    model: object,
+    data: object,
+    *,
+    loss: Loss | None = None,
+    snapshot: Snapshot | None = None,
+    block: int = 0,
+    options: TrainerOptions | None = None,
+) -> Evaluation:
+    """Return how good a version is on held-out data, computed where `place` computes.
+
+    An answer is checked like a gradient's, but its numbers are what a volunteer says: have
+    each task computed twice (`redundancy` in the options) where much hangs on them.
+
+    Args:
+        place: a connection, a backend, or None for threads of this process.
+        model: as for `fit`.
+        data: held-out: a dataset, a pair, or parts.
+        loss: of a torch module.
+        snapshot: the version; the model's own weights when None.
+        block: most samples of a task; 0 for a task a part.
+        options: `tasks`, `folder`, `least_loss`, `tries`, `redundancy` and so on.
+
+    Raises:
+        UserError: the researcher's own code failed too often on volunteers.
+    """
+    form, chosen = as_model(model, loss), options or TrainerOptions()
+    parts = as_parts(data, chosen)
+    method = Evaluating(snapshot or form.first(), [len(p) for p in parts], block)
+    backend = open_backend(place, chosen.redundancy, chosen.flavor, chosen.limits)
+    least = chosen.least_loss
+    settings = RunSettings(
+        name="evaluate",
+        in_flight=chosen.in_flight or len(parts),
+        tries=chosen.tries,
+        folder=chosen.folder,
+        least_loss=find_least_loss(form) if least is None else least,
+    )
+    run = Run(method, form, parts, backend, settings)
+    try:
+        await run.start()
+        await run.finish()
+    finally:
+        await run.close()
+        if backend is not place:
+            await backend.close()
+    return Evaluation(method.loss, method.accuracy, sum(map(len, parts)))

@@ -131,6 +131,8 @@ class FedAvgTrainer(Trainer):
 
     Args:
         settings: rounds, local work, share of the parts in a round.
+        outer: the server's optimiser, as a copy: ``Adam(rate, corrected=False)``, `Yogi`
+            or `Adagrad` for FedAdam, FedYogi, FedAdagrad; the weighted mean when None.
     """
 
     def __init__(
@@ -139,9 +141,11 @@ class FedAvgTrainer(Trainer):
         model: object,
         data: object,
         settings: FederatedSettings,
+        *,
+        outer: Optimizer | None = None,
         **common: Unpack[Common],
     ) -> None:
-        make = partial(fedavg, settings=settings)
+        make = partial(fedavg, settings=settings, outer=copy.deepcopy(outer))
         super().__init__(conn, model, data, make, name="fedavg", **common)
 
 

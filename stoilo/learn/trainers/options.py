@@ -14,11 +14,14 @@ from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.server import ServerBackend
 from stoilo.learn.core.data import Part, count_samples, read_arrays, split
 from stoilo.learn.core.models import Model, TorchModel
-from stoilo.learn.core.orders import Update
-from stoilo.learn.driver.saving import Tally
+from stoilo.learn.core.orders import Method
 from stoilo.learn.driver.transport import Transport, TransportName
+from stoilo.learn.methods.base import MethodBase
 from stoilo.learn.methods.robust import Clip
+from stoilo.learn.methods.sandblaster import Sandblaster
+from stoilo.learn.methods.schedules import Schedule
 from stoilo.learn.trainers.epochs import EpochMetrics
+from stoilo.learn.trainers.watching import Watching
 
 if TYPE_CHECKING:
     from stoilo.client.connection import Connection
@@ -81,6 +84,19 @@ def open_backend(
     return place
 
 
+def set_schedule(method: Method, schedule: Schedule | None) -> None:
+    """Give a method its schedule; raises ``STO-T040`` where no rate is to be changed."""
+    if schedule is None:
+        return
+    if not isinstance(method, MethodBase) or isinstance(method, Sandblaster):
+        raise UsageError(
+            "STO-T040",
+            f"{type(method).__name__} has no learning rate that a schedule could change",
+            hint="its line search chooses the length of each step",
+        )
+    method.schedule = schedule
+
+
 @dataclass(frozen=True, slots=True)
 class StopRule:
     """The test after each epoch; the most epochs are the settings' own.
@@ -94,12 +110,15 @@ class StopRule:
             which no volunteer says anything; where there is none, the loss is the median
             over the epoch's answers of their mean losses, which they only claim.
         least_gain: by how much an epoch must be better to count as better.
+        restore: the training ends with the version of the best epoch, not the last one;
+            it is kept in the checkpoint beside the newest.
     """
 
     target: float | None = None
     patience: int | None = None
     watch: str = "loss"
     least_gain: float = 0.0
+    restore: bool = True
 
     def __post_init__(self) -> None:
         """Refuse a rule that never stops, or always."""
@@ -122,16 +141,29 @@ class StopRule:
         """
         if not epochs:
             return False
-        goodness = [self._goodness(epoch) for epoch in epochs]
+        last = self._goodness(epochs[-1])
         sign = -1.0 if self.watch == "loss" else 1.0
-        if self.target is not None and goodness[-1] >= sign * self.target:
+        if self.target is not None and last >= sign * self.target:
             return True
-        best, since = -math.inf, 0  # epochs since the best one
-        for one in goodness:
-            since += 1
-            if one > best + self.least_gain:
-                best, since = one, 0
+        since = len(epochs) - 1 - self.find_best(epochs)
         return self.patience is not None and since >= self.patience
+
+    def keeps(self, epochs: Sequence[EpochMetrics]) -> bool:
+        """Say whether the last epoch's version is the one to go back to."""
+        return self.restore and self.find_best(epochs) == len(epochs) - 1
+
+    def find_best(self, epochs: Sequence[EpochMetrics]) -> int:
+        """Return the index of the epoch that none after it was better than; -1 for none.
+
+        Raises:
+            UsageError: ``STO-T040`` when an epoch has not the watched number.
+        """
+        best, found = -math.inf, -1
+        for index, epoch in enumerate(epochs):
+            one = self._goodness(epoch)
+            if one > best + self.least_gain:
+                best, found = one, index
+        return found
 
     def _goodness(self, epoch: EpochMetrics) -> float:
         """Return the watched number, the larger the better; not finite is the worst."""
@@ -167,9 +199,13 @@ class TrainerOptions:
         folder: of checkpoint and history; None keeps nothing.
         held_out: a dataset; loss and accuracy on it end each epoch.
         stop: ends the training before its epochs are done; None for never.
+        schedule: number of the update → factor of each learning rate (see
+            `stoilo.learn.methods.schedules`); None for 1. It multiplies a warm-up of the
+            method's own.
         progress: show the time model's estimate before the first step, then what happens.
         conditions: of the volunteers, for that estimate.
-        watcher: told of each update.
+        watcher: told of each update and, if it has `end_epoch`, of each epoch; or several
+            (see `stoilo.learn.trainers.watching`).
         on_epoch: told of each epoch.
         redundancy: copies and quorum of a task at a server; one copy when None.
         flavor: dependency set at a server.
@@ -187,9 +223,10 @@ class TrainerOptions:
     folder: Path | None = None
     held_out: object = None
     stop: StopRule | None = None
+    schedule: Schedule | None = None
     progress: bool | Display = False
     conditions: Conditions | None = None
-    watcher: Callable[[Update, Tally], None] | None = None
+    watcher: Watching | Sequence[Watching] | None = None
     on_epoch: Callable[[EpochMetrics], None] | None = None
     redundancy: Redundancy | None = None
     flavor: str | None = None

@@ -43,12 +43,10 @@ from stoilo.learn.trainers.options import (
     as_model,
     as_parts,
     open_backend,
+    set_schedule,
 )
-from stoilo.learn.trainers.progress import (
-    Conditions,
-    Display,
-    Estimate,
-)
+from stoilo.learn.trainers.progress import Conditions, Display, Estimate
+from stoilo.learn.trainers.watching import as_watchers, tell_epoch
 
 # First version, sizes of the data parts → the method.
 MakeMethod: TypeAlias = Callable[[Snapshot, Sequence[int]], Method]
@@ -100,6 +98,7 @@ class Trainer:
         usual = Display() if self.options.progress is True else None
         shown = self.options.progress
         self._display = shown if isinstance(shown, Display) else usual
+        self._watchers = as_watchers(self._display) + as_watchers(self.options.watcher)
         self._run: Run | None = None
         self.parts: list[Part] = []
         self._has_own = data is not None
@@ -122,6 +121,7 @@ class Trainer:
         )
         self._made_by = make
         method = make(self.snapshot, [len(part) for part in self.parts])
+        set_schedule(method, self.options.schedule)
         return Run(
             method,
             self.form,
@@ -149,8 +149,7 @@ class Trainer:
         if self._has_started:
             return self
         if self._run is None:
-            opened = await self._between_epochs.open(self._first)
-            self._first, self._record.ended = opened
+            self._first = await self._between_epochs.open(self._first, self._record)
         else:
             await self._run.start()
             self._waits = self._begin_waits()
@@ -169,9 +168,8 @@ class Trainer:
         self._display.__enter__()
 
     def _watch(self, update: Update, tally: Tally) -> None:
-        for watcher in (self._display, self.options.watcher):
-            if watcher is not None:
-                watcher(update, tally)
+        for watcher in self._watchers:
+            watcher(update, tally)
 
     async def _take_up(self, updates: list[Update]) -> None:
         ends = [place for place, one in enumerate(updates) if one.epoch_ended]
@@ -222,8 +220,14 @@ class Trainer:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The newest version."""
+        """The newest version; the best epoch's once a stop rule that restores is reached."""
+        return self._best() if self._is_stopped else self._newest()
+
+    def _newest(self) -> Snapshot:
         return self._run.method.snapshot if self._run else self._first
+
+    def _best(self) -> Snapshot:
+        return self._record.best[0] if self._record.best else self._newest()
 
     @property
     def model(self) -> Any:  # noqa: ANN401 - a torch module or arrays
@@ -301,9 +305,8 @@ class Trainer:
     def trained(self) -> Trained:
         """Return what has been reached so far."""
         run = self.run
-        return Trained(
-            self.snapshot, tuple(self.epochs), run.history, run.tally, self.form
-        )
+        reached = self._best() if self._is_done else self._newest()
+        return Trained(reached, tuple(self.epochs), run.history, run.tally, self.form)
 
     def estimate(self, conditions: Conditions | None = None) -> Estimate:
         """Return how long a step will take; a few samples are computed here to know.
@@ -337,7 +340,7 @@ class Trainer:
 
     def _begin_waits(self) -> Waits:
         run = self.run
-        return Waits(self.snapshot.version, run.backend.now(), run.tally)
+        return Waits(self._newest().version, run.backend.now(), run.tally)
 
     async def _step(self) -> TrainingUpdate:
         await self.start()
@@ -357,19 +360,16 @@ class Trainer:
         seconds = self._waits.seconds(run.backend.now())  # without the evaluation
         if self._held_out is not None:
             held_out = await asyncio.to_thread(
-                evaluate, self.form, self.snapshot, self._held_out
+                evaluate, self.form, self._newest(), self._held_out
             )
         waiting = self._waits.share(run.tally)
         metrics = sum_up(self.epoch_number, self._updates, held_out, seconds, waiting)
         # Saved with the next answer; after a kill before that, made of the history again.
-        self.epochs.append(metrics)
-        await self._between_epochs.put(self.snapshot, self.epochs)
+        self._record.note(metrics, self._newest(), self.options.stop)
+        await self._between_epochs.put(self._newest(), self._record)
         self._updates, self._waits = [], self._begin_waits()
         self._note_stop()
-        if self._display is not None:
-            self._display.end_epoch(metrics)
-        if self.options.on_epoch is not None:
-            self.options.on_epoch(metrics)
+        tell_epoch(self._watchers, metrics, self.options.on_epoch)
 
     def _note_stop(self) -> None:
         rule = self.options.stop

@@ -25,6 +25,7 @@ SETTINGS = {
     "local_steps": LOCAL,
     "local_steps, adamw": {**LOCAL, "optimizer": "adamw"},
     "local_steps, sum": {**LOCAL, "give": "sum"},
+    "local_steps, proximal": {**LOCAL, "proximal": 2.0},
     "local_steps, whole part": {**LOCAL, "batch": 0},
 }
 

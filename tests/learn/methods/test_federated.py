@@ -1,11 +1,18 @@
+import copy
+import math
+
 import numpy as np
 import pytest
 
 from stoilo.core.errors import UsageError
+from stoilo.learn import Part, fit
+from stoilo.learn.core.models import make_arguments
 from stoilo.learn.core.orders import Reply, Snapshot
 from stoilo.learn.core.tensors import flatten
+from stoilo.learn.kernels.array_models import local_steps
 from stoilo.learn.methods.base import LocalWork, round_up
 from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg
+from stoilo.learn.methods.optimizers import Adagrad, Adam, Sgd, Yogi
 from tests.support.learning import (
     Fleet,
     Net,
@@ -14,6 +21,7 @@ from tests.support.learning import (
     run_replicas,
     run_serially,
 )
+from tests.support.points import make_model, make_samples
 
 HERE = Snapshot(0, {"w": np.array([8.0])})
 
@@ -124,3 +132,93 @@ def test_digits_are_learned_on_parts_of_few_labels(kind, rounds, local, least):
     run_replicas(method, crew.answer, Fleet((1.0,) * 5, jitter=0.5, lost=0.1))
     w = method.snapshot.parameters
     assert net.score(w, digits.test_images, digits.test_labels) > least
+
+
+# What each of Reddi et al.'s optimisers does with one round's Δ, squares before it at zero.
+DELTA = 8.0 - 7.0  # down from the parameters to the parts' weighted mean
+FIRST_MOVES = {
+    "FedAdam": (
+        Adam(0.1, betas=(0.9, 0.99), epsilon=1e-3, corrected=False),
+        0.1 * 0.1 * DELTA / (math.sqrt(0.01 * DELTA**2) + 1e-3),
+    ),
+    "FedYogi": (
+        Yogi(0.1, betas=(0.9, 0.99), epsilon=1e-3, corrected=False),
+        0.1 * 0.1 * DELTA / (math.sqrt(0.01 * DELTA**2) + 1e-3),
+    ),
+    "FedAdagrad": (Adagrad(0.1, epsilon=1e-3), 0.1 * DELTA / (DELTA + 1e-3)),
+    "FedAvgM": (Sgd(0.5, momentum=0.9), 0.5 * DELTA),
+}
+
+
+@pytest.mark.parametrize("name", FIRST_MOVES)
+def test_outer_optimiser_makes_the_round_of_the_closed_form(name):
+    outer, move = FIRST_MOVES[name]
+    settings = FederatedSettings(1, LocalWork(0.1))
+    method = fedavg(HERE, (1, 3), settings, copy.deepcopy(outer))
+    run_serially(method, answer_with(4.0, 8.0))
+    assert method.snapshot.parameters["w"] == pytest.approx([8.0 - move], rel=1e-12)
+
+
+def test_yogi_forgets_a_large_square_more_slowly_than_adam():
+    ends = {}
+    for kind in (Adam, Yogi):
+        optimizer = kind(0.1, betas=(0.0, 0.9), corrected=False)
+        for slope in (10.0, 1.0):
+            optimizer.step(HERE.parameters, {"w": np.array([slope])})
+        ends[kind] = optimizer._second["w"].item()
+    assert ends == pytest.approx({Adam: 0.9 * 10.0 + 0.1, Yogi: 10.0 - 0.1})
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+def test_proximal_steps_are_those_of_the_closed_form(steps):
+    rate, pull, goal = 0.1, 3.0, 2.0
+
+    def loss(parameters, x, _y):
+        gap = parameters["w"] - goal
+        return 0.5 * len(x) * float(gap @ gap), {"w": len(x) * gap}
+
+    given = {
+        "parameters": {"w": np.array([8.0])}, "buffers": {}, "version": 0, "rows": None,
+        "data": {"x": np.zeros((4, 1)), "y": np.zeros(4)}, "function": loss,
+        "settings": LocalWork(rate, steps=steps, proximal=pull).render(4, 0, "parameters"),
+    }  # fmt: skip
+    # ½(w - goal)² + pull/2 (w - start)²: a contraction to the weighted mean of the two.
+    rest = (goal + pull * 8.0) / (1.0 + pull)
+    wanted = rest + (8.0 - rest) * (1.0 - rate * (1.0 + pull)) ** steps
+    assert local_steps(given)["tensors"]["w"] == pytest.approx([wanted], rel=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_proximal_parts_of_single_classes_stay_nearer_to_each_other(seed):
+    x, y = make_samples(seed=seed)
+    parts = [Part(x[y == label], y[y == label]) for label in range(3)]
+    moves = []
+    for pull in (0.0, 5.0):
+        local = LocalWork(0.1, batch=5, steps=20, proximal=pull)
+        start = make_model().first()
+        method = fedavg(start, [len(p) for p in parts], FederatedSettings(1, local))
+        ends = []
+        for order in method.next_orders(3):
+            given = make_arguments(
+                make_model(), start, parts[order.part], order.settings
+            )
+            ends.append(local_steps(given)["tensors"]["w"])
+        moves.append(np.std(ends, axis=0).sum())
+    assert moves[1] < 0.5 * moves[0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_fit_takes_an_outer_optimiser(seed):
+    data = make_samples(seed=seed)
+    outer = Adam(0.3, betas=(0.9, 0.99), epsilon=1e-3, corrected=False)
+    trained = await fit(
+        "fedavg", make_model(), data, epochs=6, outer=outer, proximal=0.1, steps=3
+    )
+    assert trained.epochs[-1].average_loss < 0.6 < trained.epochs[0].average_loss
+    assert outer._steps == {}  # a copy was used
+
+
+@pytest.mark.parametrize("wrong", [-0.1, math.nan, math.inf])
+def test_proximal_factor_that_pushes_away_is_refused(wrong):
+    with pytest.raises(UsageError, match="STO-T040"):
+        LocalWork(0.1, proximal=wrong)

@@ -3,20 +3,28 @@
 import math
 
 import pytest
+import torch
+from torch import nn
 
 from stoilo.core.errors import UsageError
 from stoilo.learn import (
     METHODS,
+    DPBGDOptions,
+    DPBGDTrainer,
     EpochMetrics,
     Evaluation,
     LocalBackend,
+    Part,
     SimulatedBackend,
     SimulatedHost,
     StopRule,
     TrainerOptions,
+    evaluate,
     fit,
     make_trainer,
 )
+from stoilo.learn.core.states import State
+from stoilo.learn.trainers.epochs import Epochs
 from tests.support.points import WISHES, make_model, make_samples
 
 DATA = make_samples()
@@ -145,3 +153,69 @@ async def test_stop_outlives_the_process_and_a_harder_target_goes_on(method, tmp
             await trainer.train()
             counts.append(trainer.epoch_number)
     assert counts[0] == counts[1] < counts[2] < 30
+
+
+async def train_too_far(method, folder=None, *, answers=None, **rule):
+    """Train with a rate that grows until the loss does, too."""
+    wish = {"batch": 10, **WISHES[method], "epochs": 30}
+    options = TrainerOptions(
+        tasks=4,
+        folder=folder,
+        held_out=DATA,
+        stop=StopRule(patience=3, **rule),
+        schedule=lambda update: 1.5**update,
+        clip=None,
+    )
+    async with LocalBackend(1) as place:
+        trainer = make_trainer(
+            method, make_model(), DATA, place, options=options, **wish
+        )
+        for _ in range(answers or 0):
+            await trainer._step()
+        return trainer if answers else await trainer.train()
+
+
+@pytest.mark.parametrize("method", ["dpbgd", "fedavg", "diloco", "vcasgd"])
+async def test_training_ends_with_the_best_version(method):
+    trained = await train_too_far(method)
+    losses = [epoch.held_out.loss for epoch in trained.epochs]
+    found = evaluate(trained.held_by, trained.snapshot, Part(*DATA)).loss
+    assert found == min(losses) < losses[-1]
+    last = await train_too_far(method, restore=False)
+    found = evaluate(last.held_by, last.snapshot, Part(*DATA)).loss
+    assert found == last.epochs[-1].held_out.loss > min(losses)
+
+
+@pytest.mark.parametrize("answers", [9, 13, 18])
+async def test_best_version_outlives_the_process(answers, tmp_path):
+    whole = await train_too_far("fedavg")
+    await train_too_far("fedavg", tmp_path, answers=answers)
+    trained = await train_too_far("fedavg", tmp_path)
+    assert trained.snapshot.version == whole.snapshot.version
+    for name, array in whole.snapshot.parameters.items():
+        assert array.tobytes() == trained.snapshot.parameters[name].tobytes()
+
+
+async def test_best_version_of_loaders_is_kept_with_the_epochs(tmp_path):
+    x, y = torch.tensor(DATA[0], dtype=torch.float32), torch.tensor(DATA[1])
+    options = DPBGDOptions(
+        folder=tmp_path, held_out=(x, y), stop=StopRule(patience=2), clip=None
+    )
+    versions = []
+    for _ in range(2):  # the second process finds it stopped
+        async with DPBGDTrainer(
+            None, nn.Linear(4, 3), nn.CrossEntropyLoss(), torch.optim.SGD, {"lr": 40.0},
+            options=options,
+        ) as trainer:  # fmt: skip
+            while not trainer.finished:
+                await trainer.epoch(zip(x.split(40), y.split(40), strict=True))
+            versions.append(trainer.snapshot.version)
+    best = StopRule(patience=2).find_best(trainer.epochs)
+    assert versions == [best + 1] * 2
+    assert best + 1 < trainer.epoch_number
+
+
+def test_checkpoint_without_a_best_version_is_read():
+    record = Epochs()
+    record.load(State({}, {"ended": []}))
+    assert record.best == []
