@@ -37,7 +37,18 @@ if TYPE_CHECKING:
     )
     from stoilo.learn.core.vision import import_torchvision
     from stoilo.learn.driver.run import Run, RunSettings
-    from stoilo.learn.driver.transport import Compressed, Raw, Ternary
+    from stoilo.learn.driver.transport import (
+        Compressed,
+        Half,
+        OneBit,
+        PerLayer,
+        PowerSGD,
+        Quantised,
+        Raw,
+        Remainder,
+        Ternary,
+        TopK,
+    )
     from stoilo.learn.methods.base import LocalWork, Staleness
     from stoilo.learn.methods.downpour import DownpourSettings
     from stoilo.learn.methods.federated import FederatedSettings
@@ -117,7 +128,8 @@ _HOMES = {
     "trainers.options": "StopRule TrainerOptions",
     "trainers.progress": "Conditions Display Estimate",
     "trainers.trainer": "Trainer",
-    "driver.transport": "Compressed Raw Ternary",
+    "driver.transport": "Compressed Half OneBit PerLayer PowerSGD Quantised Raw "
+    "Remainder Ternary TopK",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -126,12 +138,13 @@ __all__ = [
     "METHODS", "Adagrad", "Adam", "ArrayModel", "CentredClipping", "Clip", "Compressed",
     "Conditions", "CoordinateMedian", "DPBGDOptions", "DPBGDTrainer", "DiLoCoTrainer",
     "Display", "DownpourSettings", "DownpourTrainer", "Epoch", "EpochMetrics",
-    "Estimate", "Evaluation", "FedAvgTrainer", "FederatedSettings", "Krum",
+    "Estimate", "Evaluation", "FedAvgTrainer", "FederatedSettings", "Half", "Krum",
     "LargeMinibatchSettings", "LargeMinibatchTrainer", "LocalBackend", "LocalWork",
-    "LogisticSettings", "LogisticTrainer", "Momentum", "ParameterServer", "Part", "Raw",
-    "Rules", "Run", "RunSettings", "SandblasterSettings", "SandblasterTrainer",
-    "Scores", "ServerBackend", "Sgd", "SimulatedBackend", "SimulatedHost", "Spell",
-    "Staleness", "StopRule", "SynchronousSettings", "SynchronousTrainer", "Ternary",
+    "LogisticSettings", "LogisticTrainer", "Momentum", "OneBit", "ParameterServer",
+    "Part", "PerLayer", "PowerSGD", "Quantised", "Raw", "Remainder", "Rules", "Run",
+    "RunSettings", "SandblasterSettings", "SandblasterTrainer", "Scores",
+    "ServerBackend", "Sgd", "SimulatedBackend", "SimulatedHost", "Spell", "Staleness",
+    "StopRule", "SynchronousSettings", "SynchronousTrainer", "Ternary", "TopK",
     "TorchModel", "TorchOptimizer", "Trained", "Trainer", "TrainerOptions",
     "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "chain", "collect", "deal_blocks",
     "deal_by_key", "evaluate", "fit", "import_torchvision", "make_trainer",
