@@ -53,6 +53,7 @@ EXPECTED = {
         "has most: False\nlargest class has most: True",
         "\nscores: True 4",
     ],
+    "howto/choose-a-codec.md": ["four bits: True"],
     "howto/run-a-parameter-server.md": ["learnt: True", "best: True", "workers: True"],
     "howto/write-validators.md": ["2.5"],
     "howto/check-source-before-sending.md": ["def task(call)", "3"],

@@ -21,6 +21,7 @@ RLE = (
 )
 # Levels an entry may have → how many entries lie in a byte
 IN_A_BYTE = {2: 8, 3: 5, 15: 2, 255: 1}
+AT_ONCE = 1 << 15  # entries in doubles: they stay in the processor's cache
 MOST_HALF = 65504.0  # the largest float16
 
 
@@ -102,19 +103,30 @@ def make_levels(array, told, chooser):
     the steps' numbers, the first of a byte the least significant digit in base ``base``.
     """
     base, block, count = told["base"], told["block"], array.size
-    # In doubles: beside 1, an entry of float32 would lose what the draw is to keep.
-    rows = np.zeros((-(-count // block), block))
-    rows.reshape(-1)[:count] = array.reshape(-1)
-    scales = measure_blocks(rows, count, told["norm"]).astype(array.dtype)
-    if told["norm"] == "mean":
-        steps = (rows >= 0.0).astype(np.uint8)
-    else:
-        usable = np.isfinite(scales) & (scales > 0)  # others are refused, or all zeros
-        ratio = rows / np.where(usable, scales, 1.0)[:, None].astype(np.float64)
-        ratio = np.clip(np.nan_to_num(ratio), -1.0, 1.0) + 1.0
-        drawn = chooser.random(rows.shape, dtype=np.float32)
-        steps = np.floor(ratio * ((base - 1) / 2) + drawn).astype(np.uint8)
+    blocks, flat = -(-count // block), array.reshape(-1)
+    scales, steps = np.zeros(blocks, array.dtype), np.zeros((blocks, block), np.uint8)
+    some = max(1, AT_ONCE // block)
+    for start in range(0, blocks, some):
+        # In doubles: beside 1, an entry of float32 would lose what the draw is to keep.
+        rows = np.zeros((min(some, blocks - start), block))
+        part = flat[start * block : (start + some) * block]
+        rows.reshape(-1)[: part.size] = part
+        found = measure_blocks(rows, part.size, told["norm"]).astype(array.dtype)
+        scales[start : start + some] = found
+        if told["norm"] == "mean":
+            steps[start : start + some] = rows >= 0.0
+        else:
+            drawn = chooser.random(rows.shape, dtype=np.float32)
+            steps[start : start + some] = draw_steps(rows, found, base, drawn)
     return np.concatenate([as_bytes(scales), join_digits(steps, base, count)])
+
+
+def draw_steps(rows, scales, base, drawn):
+    """Return the numbers of the steps between which the rows' entries lie, by the draw."""
+    usable = np.isfinite(scales) & (scales > 0)  # others are refused, or all zeros
+    ratio = rows / np.where(usable, scales, 1.0)[:, None].astype(np.float64)
+    ratio = np.clip(np.nan_to_num(ratio), -1.0, 1.0) + 1.0
+    return (ratio * ((base - 1) / 2) + drawn).astype(np.uint8)
 
 
 def measure_blocks(rows, count, norm):
