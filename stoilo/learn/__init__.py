@@ -55,9 +55,11 @@ if TYPE_CHECKING:
     from stoilo.learn.methods.lbfgs import Rules
     from stoilo.learn.methods.logistic import LogisticSettings
     from stoilo.learn.methods.optimizers import (
+        AdaDelta,
         Adagrad,
         Adam,
         Momentum,
+        RmsProp,
         Sgd,
         TorchOptimizer,
     )
@@ -113,7 +115,7 @@ _HOMES = {
     "methods.federated": "FederatedSettings",
     "methods.lbfgs": "Rules",
     "methods.logistic": "LogisticSettings",
-    "methods.optimizers": "Adagrad Adam Momentum Sgd TorchOptimizer",
+    "methods.optimizers": "AdaDelta Adagrad Adam Momentum RmsProp Sgd TorchOptimizer",
     "methods.robust": "CentredClipping Clip CoordinateMedian Krum TrimmedMean",
     "methods.sandblaster": "SandblasterSettings",
     "methods.synchronous": "LargeMinibatchSettings SynchronousSettings",
@@ -135,21 +137,22 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 
 # fmt: off
 __all__ = [
-    "METHODS", "Adagrad", "Adam", "ArrayModel", "CentredClipping", "Clip", "Compressed",
-    "Conditions", "CoordinateMedian", "DPBGDOptions", "DPBGDTrainer", "DiLoCoTrainer",
-    "Display", "DownpourSettings", "DownpourTrainer", "Epoch", "EpochMetrics",
-    "Estimate", "Evaluation", "FedAvgTrainer", "FederatedSettings", "Half", "Krum",
-    "LargeMinibatchSettings", "LargeMinibatchTrainer", "LocalBackend", "LocalWork",
-    "LogisticSettings", "LogisticTrainer", "Momentum", "OneBit", "ParameterServer",
-    "Part", "PerLayer", "PowerSGD", "Quantised", "Raw", "Remainder", "Rules", "Run",
-    "RunSettings", "SandblasterSettings", "SandblasterTrainer", "Scores",
-    "ServerBackend", "Sgd", "SimulatedBackend", "SimulatedHost", "Spell", "Staleness",
-    "StopRule", "SynchronousSettings", "SynchronousTrainer", "Ternary", "TopK",
-    "TorchModel", "TorchOptimizer", "Trained", "Trainer", "TrainerOptions",
-    "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "chain", "collect", "deal_blocks",
-    "deal_by_key", "evaluate", "fit", "import_torchvision", "make_trainer",
-    "parse_columns", "parse_set", "parse_triple", "parse_vector", "read_lines", "split",
-    "split_by_classes", "split_by_dirichlet", "split_by_label", "split_lines",
+    "METHODS", "AdaDelta", "Adagrad", "Adam", "ArrayModel", "CentredClipping", "Clip",
+    "Compressed", "Conditions", "CoordinateMedian", "DPBGDOptions", "DPBGDTrainer",
+    "DiLoCoTrainer", "Display", "DownpourSettings", "DownpourTrainer", "Epoch",
+    "EpochMetrics", "Estimate", "Evaluation", "FedAvgTrainer", "FederatedSettings",
+    "Half", "Krum", "LargeMinibatchSettings", "LargeMinibatchTrainer", "LocalBackend",
+    "LocalWork", "LogisticSettings", "LogisticTrainer", "Momentum", "OneBit",
+    "ParameterServer", "Part", "PerLayer", "PowerSGD", "Quantised", "Raw", "Remainder",
+    "RmsProp", "Rules", "Run", "RunSettings", "SandblasterSettings",
+    "SandblasterTrainer", "Scores", "ServerBackend", "Sgd", "SimulatedBackend",
+    "SimulatedHost", "Spell", "Staleness", "StopRule", "SynchronousSettings",
+    "SynchronousTrainer", "Ternary", "TopK", "TorchModel", "TorchOptimizer", "Trained",
+    "Trainer", "TrainerOptions", "TrainingUpdate", "TrimmedMean", "VCASGDTrainer",
+    "chain", "collect", "deal_blocks", "deal_by_key", "evaluate", "fit",
+    "import_torchvision", "make_trainer", "parse_columns", "parse_set", "parse_triple",
+    "parse_vector", "read_lines", "split", "split_by_classes", "split_by_dirichlet",
+    "split_by_label", "split_lines",
 ]
 # fmt: on
 
