@@ -39,16 +39,29 @@ if TYPE_CHECKING:
     )
     from stoilo.learn.core.vision import import_torchvision
     from stoilo.learn.driver.run import Run, RunSettings
-    from stoilo.learn.driver.transport import Compressed, Raw, Ternary
+    from stoilo.learn.driver.transport import (
+        Compressed,
+        Half,
+        OneBit,
+        PerLayer,
+        PowerSGD,
+        Quantised,
+        Raw,
+        Remainder,
+        Ternary,
+        TopK,
+    )
     from stoilo.learn.methods.base import LocalWork, Staleness
     from stoilo.learn.methods.downpour import DownpourSettings
     from stoilo.learn.methods.federated import FederatedSettings
     from stoilo.learn.methods.lbfgs import Rules
     from stoilo.learn.methods.logistic import LogisticSettings
     from stoilo.learn.methods.optimizers import (
+        AdaDelta,
         Adagrad,
         Adam,
         Momentum,
+        RmsProp,
         Sgd,
         TorchOptimizer,
         Yogi,
@@ -120,7 +133,8 @@ _HOMES = {
     "methods.federated": "FederatedSettings",
     "methods.lbfgs": "Rules",
     "methods.logistic": "LogisticSettings",
-    "methods.optimizers": "Adagrad Adam Momentum Sgd TorchOptimizer Yogi",
+    "methods.optimizers": "AdaDelta Adagrad Adam Momentum RmsProp "
+    "Sgd TorchOptimizer Yogi",
     "methods.robust": "CentredClipping Clip CoordinateMedian Krum TrimmedMean",
     "methods.sandblaster": "SandblasterSettings",
     "methods.schedules": "Cosine StepDecay TorchSchedule WarmUp",
@@ -137,28 +151,31 @@ _HOMES = {
     "trainers.progress": "Conditions Display Estimate",
     "trainers.trainer": "Trainer",
     "trainers.watching": "MLflow Page TensorBoard WandB draw",
-    "driver.transport": "Compressed Raw Ternary",
+    "driver.transport": "Compressed Half OneBit PerLayer PowerSGD Quantised Raw "
+    "Remainder Ternary TopK",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 # fmt: off
 __all__ = [
-    "METHODS", "Adagrad", "Adam", "ArrayModel", "CentredClipping", "Clip", "Compressed",
-    "Conditions", "CoordinateMedian", "Cosine", "DPBGDOptions", "DPBGDTrainer",
-    "DiLoCoTrainer", "Display", "DownpourSettings", "DownpourTrainer", "Epoch",
-    "EpochMetrics", "Estimate", "Evaluation", "FedAvgTrainer", "FederatedSettings",
-    "Krum", "LargeMinibatchSettings", "LargeMinibatchTrainer", "LazyPart",
-    "LocalBackend", "LocalWork", "LogisticSettings", "LogisticTrainer", "MLflow",
-    "Momentum", "Page", "ParameterServer", "Part", "Raw", "Rules", "Run", "RunSettings",
-    "SandblasterSettings", "SandblasterTrainer", "Scores", "ServerBackend", "Sgd",
-    "SimulatedBackend", "SimulatedHost", "Spell", "Staleness", "StepDecay", "StopRule",
-    "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary", "TorchModel",
-    "TorchOptimizer", "TorchSchedule", "Trained", "Trainer", "TrainerOptions",
-    "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB", "WarmUp", "Yogi",
-    "chain", "collect", "deal_blocks", "deal_by_key", "draw", "evaluate", "evaluate_on",
-    "export", "fit", "import_torchvision", "make_trainer", "parse_columns", "parse_set",
-    "parse_triple", "parse_vector", "read_lines", "split", "split_by_classes",
-    "split_by_dirichlet", "split_by_label", "split_lines",
+    "METHODS", "AdaDelta", "Adagrad", "Adam", "ArrayModel", "CentredClipping", "Clip",
+    "Compressed", "Conditions", "CoordinateMedian", "Cosine", "DPBGDOptions",
+    "DPBGDTrainer", "DiLoCoTrainer", "Display", "DownpourSettings", "DownpourTrainer",
+    "Epoch", "EpochMetrics", "Estimate", "Evaluation", "FedAvgTrainer",
+    "FederatedSettings", "Half", "Krum", "LargeMinibatchSettings",
+    "LargeMinibatchTrainer", "LazyPart", "LocalBackend", "LocalWork",
+    "LogisticSettings", "LogisticTrainer", "MLflow", "Momentum", "OneBit", "Page",
+    "ParameterServer", "Part", "PerLayer", "PowerSGD", "Quantised", "Raw", "Remainder",
+    "RmsProp", "Rules", "Run", "RunSettings", "SandblasterSettings",
+    "SandblasterTrainer", "Scores", "ServerBackend", "Sgd", "SimulatedBackend",
+    "SimulatedHost", "Spell", "Staleness", "StepDecay", "StopRule",
+    "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary", "TopK",
+    "TorchModel", "TorchOptimizer", "TorchSchedule", "Trained", "Trainer",
+    "TrainerOptions", "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB",
+    "WarmUp", "Yogi", "chain", "collect", "deal_blocks", "deal_by_key", "draw",
+    "evaluate", "evaluate_on", "export", "fit", "import_torchvision", "make_trainer",
+    "parse_columns", "parse_set", "parse_triple", "parse_vector", "read_lines", "split",
+    "split_by_classes", "split_by_dirichlet", "split_by_label", "split_lines",
 ]
 # fmt: on
 

@@ -38,6 +38,7 @@ SMALL = {
     "population": {"scenario": Scenario(hosts=200, tasks=400, cheats=0.3)},
     "stock": {"sizes": StockSizes(batch=3, peers=1, calls=1)},
     "learn_transport": {"layers": {"fc": (64, 64)}, "runs": 1},
+    "learn_codecs": {"epochs": 1, "seeds": 1},
     "learn_methods": {"seeds": (0,), "replicas": (4,)},
     "learn_jail": {"methods": ("fedavg",), "accuracy": 0.5, "widths": (4,), "steps": 1},
     "learn_step": {"widths": (4,), "steps": 1},

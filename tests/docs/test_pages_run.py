@@ -59,6 +59,7 @@ EXPECTED = {
         "\nscores: True 4",
         "\nfar: True True",
     ],
+    "howto/choose-a-codec.md": ["four bits: True"],
     "howto/run-a-parameter-server.md": ["learnt: True", "best: True", "workers: True"],
     "howto/write-validators.md": ["2.5"],
     "howto/check-source-before-sending.md": ["def task(call)", "3"],

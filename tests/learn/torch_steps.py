@@ -19,6 +19,8 @@ KINDS = {
     "adam": (torch.optim.Adam, {"lr": 0.01, "weight_decay": 0.1}),
     "adamw": (torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1}),
     "adagrad": (torch.optim.Adagrad, {"lr": 0.05}),
+    "rmsprop": (torch.optim.RMSprop, {"lr": 0.01, "alpha": 0.9}),
+    "adadelta": (torch.optim.Adadelta, {"lr": 1.0, "rho": 0.95}),
 }
 
 

@@ -27,6 +27,7 @@ from stoilo.learn.core.orders import Order, Reply, refuse_answer
 from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Form, Tensors, add, forms_of, safe_norm
 from stoilo.learn.driver.probing import Look, look_at, runs_here
+from stoilo.learn.driver.transport import is_near_in_copies
 from stoilo.learn.kernels import checks
 from stoilo.learn.methods import robust
 from stoilo.learn.methods.buffers import BufferBounds, keep_buffers
@@ -78,10 +79,9 @@ class Expectation:
     ) -> Callable[[object, object], bool] | None:
         """Return what says, at a server, whether two answers are alike.
 
-        None, which asks for equality, where signs were drawn: a draw turns the last bit
-        of one processor into another sign.
+        None, which asks for equality, where a codec makes more of a last bit.
         """
-        if told is not None and told["codec"] == "ternary":
+        if not is_near_in_copies(told):
             return None
         make: Callable[..., Callable[[object, object], bool]] = checks.make_comparator
         return (

@@ -13,12 +13,16 @@ import zlib
 
 import numpy as np
 
-__all__ = ["compress", "decompress", "make_ternary", "pack", "read_ternary", "unpack"]
+__all__ = ["compress", "decode", "encode", "pack", "unpack"]
 
 
 RLE = (
     3  # zlib's strategy of runs and Huffman codes; mantissas hold nothing to search for
 )
+# Levels an entry may have → how many entries lie in a byte
+IN_A_BYTE = {2: 8, 3: 5, 15: 2, 255: 1}
+AT_ONCE = 1 << 15  # entries in doubles: they stay in the processor's cache
+MOST_HALF = 65504.0  # the largest float16
 
 
 def pack(kwargs, tensors):
@@ -27,15 +31,48 @@ def pack(kwargs, tensors):
     wanted = settings.get("transport")
     if wanted is None:
         return tensors
-    if wanted["codec"] == "compressed":
-        return {name: compress(array) for name, array in tensors.items()}
-    base = kwargs["parameters"] if settings.get("give") == "parameters" else {}
-    chooser = np.random.Generator(np.random.PCG64(wanted["seed"]))
+    moves = settings.get("give") == "parameters" and wanted["codec"] != "compressed"
+    base = kwargs["parameters"] if moves else {}
+    chooser = np.random.Generator(np.random.PCG64(wanted.get("seed", 0)))
     packed = {}
     for name, array in tensors.items():
         moved = array - base[name] if name in base else array
-        packed[name] = make_ternary(moved, wanted["block"], chooser)
+        packed[name] = encode(choose_layer(wanted, name), moved, chooser)
     return packed
+
+
+def choose_layer(told, name):
+    """Return the codec of one array."""
+    return told["of"][name] if told["codec"] == "layers" else told
+
+
+def encode(told, array, chooser):  # noqa: PLR0911 - one a codec
+    """Return the array, which stays as it is, as bytes: what a codec's name means."""
+    codec = told["codec"]
+    if codec == "compressed":
+        return compress(array)
+    if codec == "levels":
+        return make_levels(array, told, chooser)
+    if codec == "half":
+        return make_half(array, told["kind"])
+    if codec == "largest":
+        return make_largest(array, told["share"])
+    if codec == "product" and is_worth(array.shape, told["rank"]):
+        return make_product(array, told, chooser)
+    if codec == "both":
+        first = encode(told["first"], array, chooser)
+        try:
+            left = array - decode(told["first"], first, array.dtype, array.shape)
+        except ValueError:
+            return first[:0]  # the gradient is no number; an empty frame is refused
+        length = np.array([first.size], "<u4").view(np.uint8)
+        return np.concatenate([length, first, encode(told["rest"], left, chooser)])
+    return as_bytes(array)
+
+
+def as_bytes(array):
+    """Return an array's own bytes."""
+    return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
 
 
 def compress(array):
@@ -58,30 +95,103 @@ def shorten(plane):
     return short if len(short) < len(plane) else plane
 
 
-def make_ternary(array, block, chooser):
-    """Return signs drawn so that each entry's expectation is the entry (TernGrad, §3).
+def make_levels(array, told, chooser):
+    """Return each entry as one of ``base`` even steps from -s to s, s its block's scale.
 
-    An entry ``g`` of a block with largest size ``s`` becomes ``s sign(g)`` with
-    probability ``|g| / s``, else 0. A frame holds each block's ``s`` in the array's type,
-    then five entries a byte, in base 3: 0 is minus, 1 nothing, 2 plus.
+    The step is drawn so that its expectation is the entry; with the norm ``mean`` it is the
+    entry's sign, which is biased. A frame holds each block's ``s`` in the array's type, then
+    the steps' numbers, the first of a byte the least significant digit in base ``base``.
     """
-    count = array.size
-    rows = np.zeros((-(-count // block), block), array.dtype)
-    rows.reshape(-1)[:count] = array.reshape(-1)
-    sizes = np.abs(rows)
-    scales = sizes.max(axis=1)
-    kept = chooser.random(rows.shape, dtype=np.float32) * scales[:, None] < sizes
-    drawn = (kept & (rows > 0)).view(np.uint8) - (kept & (rows < 0)).view(np.uint8)
-    digits = np.ones((-(-count // 5), 5), np.uint8)
-    digits.reshape(-1)[:count] += drawn.reshape(-1)[:count]  # 255 + 1 is 0
-    codes = digits[:, 4]
-    for place in (3, 2, 1, 0):
-        codes = codes * np.uint8(3) + digits[:, place]
-    return np.concatenate([scales.view(np.uint8), codes])
+    base, block, count = told["base"], told["block"], array.size
+    blocks, flat = -(-count // block), array.reshape(-1)
+    scales, steps = np.zeros(blocks, array.dtype), np.zeros((blocks, block), np.uint8)
+    some = max(1, AT_ONCE // block)
+    for start in range(0, blocks, some):
+        # In doubles: beside 1, an entry of float32 would lose what the draw is to keep.
+        rows = np.zeros((min(some, blocks - start), block))
+        part = flat[start * block : (start + some) * block]
+        rows.reshape(-1)[: part.size] = part
+        found = measure_blocks(rows, part.size, told["norm"]).astype(array.dtype)
+        scales[start : start + some] = found
+        if told["norm"] == "mean":
+            steps[start : start + some] = rows >= 0.0
+        else:
+            drawn = chooser.random(rows.shape, dtype=np.float32)
+            steps[start : start + some] = draw_steps(rows, found, base, drawn)
+    return np.concatenate([as_bytes(scales), join_digits(steps, base, count)])
 
 
-DIGITS = 5  # signs in a byte
-CODES = 3**DIGITS
+def draw_steps(rows, scales, base, drawn):
+    """Return the numbers of the steps between which the rows' entries lie, by the draw."""
+    usable = np.isfinite(scales) & (scales > 0)  # others are refused, or all zeros
+    ratio = rows / np.where(usable, scales, 1.0)[:, None].astype(np.float64)
+    ratio = np.clip(np.nan_to_num(ratio), -1.0, 1.0) + 1.0
+    return (ratio * ((base - 1) / 2) + drawn).astype(np.uint8)
+
+
+def measure_blocks(rows, count, norm):
+    """Return each block's scale: its largest size, Euclidean norm, or mean size."""
+    if norm == "l2":
+        return np.sqrt((rows * rows).sum(axis=1))
+    if norm == "max":
+        return np.abs(rows).max(axis=1)
+    block = rows.shape[1]
+    filled = np.minimum(block, count - block * np.arange(len(rows)))
+    return (np.abs(rows) / filled[:, None]).sum(axis=1)
+
+
+def join_digits(steps, base, count):
+    """Return the first `count` of the steps' numbers, as many as fit in each byte."""
+    places = IN_A_BYTE[base]
+    digits = np.zeros((-(-count // places), places), np.uint8)
+    digits.reshape(-1)[:count] = steps.reshape(-1)[:count]
+    codes = digits[:, places - 1]
+    for place in reversed(range(places - 1)):
+        codes = codes * np.uint8(base) + digits[:, place]
+    return codes
+
+
+def make_half(array, kind):
+    """Return two bytes an entry, rounded to nearest: ``float16`` or ``bfloat16``."""
+    if kind == "float16":
+        return as_bytes(np.clip(array, -MOST_HALF, MOST_HALF).astype("<f2"))
+    words = np.ascontiguousarray(array, "<f4").reshape(-1).view("<u4")
+    # Ties to even; what is no number must stay none.
+    near = words + np.uint32(0x7FFF) + (words >> np.uint32(16) & np.uint32(1))
+    words = np.where(np.isfinite(words.view("<f4")), near, words)
+    return as_bytes((words >> np.uint32(16)).astype("<u2"))
+
+
+def make_largest(array, share):
+    """Return places (``<u4``, ascending) and values of the entries of largest size."""
+    flat = array.reshape(-1)
+    least = flat.size - count_largest(flat.size, share)
+    places = np.sort(np.argpartition(np.abs(flat), least)[least:]) if flat.size else []
+    places = np.array(places, "<u4")
+    return np.concatenate([as_bytes(places), as_bytes(flat[places])])
+
+
+def count_largest(size, share):
+    """Return how many entries travel: that share, rounded up; one at least, of any."""
+    return min(size, max(1, math.ceil(share * size)))
+
+
+def is_worth(shape, rank):
+    """Return whether two factors of that rank are smaller than the array."""
+    if len(shape) < 2:
+        return False
+    rows, columns = shape[0], math.prod(shape[1:])
+    return rank * (rows + columns) < rows * columns
+
+
+def make_product(array, told, chooser):
+    """Return P, its columns orthonormal, and Q with ``P Qᵀ`` near the array as a matrix."""
+    matrix = array.reshape(len(array), -1).astype(np.float64)
+    right = chooser.standard_normal((matrix.shape[1], told["rank"]))
+    for _ in range(told["rounds"]):
+        left = np.linalg.qr(matrix @ right)[0]
+        right = matrix.T @ left
+    return as_bytes(np.concatenate([left, right]).astype(array.dtype))
 
 
 def unpack(told, frames, forms):
@@ -96,20 +206,51 @@ def unpack(told, frames, forms):
         return frames
     if type(frames) is not dict or any(name not in forms for name in frames):
         raise ValueError("the names of its arrays are not the model's")
-    return {name: _decode(told, frames[name], *forms[name]) for name in frames}
+    return {
+        name: _decode(choose_layer(told, name), frames[name], *forms[name])
+        for name in frames
+    }
 
 
 def _decode(told, frame, dtype, shape):
     is_array = type(frame) is np.ndarray
     if not is_array or frame.dtype != np.uint8 or frame.ndim != 1:
         raise ValueError("an array is not encoded as was asked for")
-    if told["codec"] == "compressed":
+    return decode(told, frame, np.dtype(dtype), shape)
+
+
+def decode(told, frame, dtype, shape):  # noqa: PLR0911 - one a codec
+    """Return the array that a vector of bytes, otherwise unchecked, stands for.
+
+    Raises ValueError where it stands for none. Single entries may still be no numbers.
+    """
+    codec = told["codec"]
+    if codec == "compressed":
         return decompress(frame, dtype, shape)
-    return read_ternary(frame, dtype, shape, told["block"])
+    if codec == "levels":
+        return read_levels(frame, dtype, shape, told["base"], told["block"])
+    if codec == "half":
+        return read_half(frame, dtype, shape, told["kind"])
+    if codec == "largest":
+        return read_largest(frame, dtype, shape, told["share"])
+    if codec == "product" and is_worth(shape, told["rank"]):
+        return read_product(frame, dtype, shape, told["rank"])
+    if codec == "both":
+        return read_both(told, frame, dtype, shape)
+    if codec not in ("product", "raw"):
+        raise ValueError("an array is encoded as this version does not know")
+    return view(frame, dtype, math.prod(shape)).reshape(shape)
+
+
+def view(frame, dtype, count):
+    """Return the bytes as so many entries; ValueError when it is another number."""
+    if frame.size != count * np.dtype(dtype).itemsize:
+        raise ValueError("an encoded array has not as many bytes as its form")
+    return np.frombuffer(frame.tobytes(), dtype)
 
 
 def decompress(frame, dtype, shape):
-    """Return the array that `packing.compress` made a frame of."""
+    """Return the array that `compress` made a frame of."""
     count, ranks = math.prod(shape), np.dtype(dtype).itemsize
     head = 4 * ranks
     if not head <= frame.size <= head + ranks * count:
@@ -140,27 +281,65 @@ def _inflate(plane, count):
     return found
 
 
-def read_ternary(frame, dtype, shape, block):
-    """Return the array that a frame of `packing.make_ternary` stands for."""
-    count = math.prod(shape)
+def read_levels(frame, dtype, shape, base, block):
+    """Return the array that a frame of `make_levels` stands for."""
+    count, places, half = math.prod(shape), IN_A_BYTE[base], (base - 1) / 2
     blocks = -(-count // block)
-    head = blocks * np.dtype(dtype).itemsize
-    if frame.size != head + -(-count // DIGITS):
-        raise ValueError("a ternary array has not as many bytes as its form")
-    scales, codes = np.frombuffer(frame[:head].tobytes(), dtype), frame[head:]
+    head = blocks * dtype.itemsize
+    scales, codes = view(frame[:head], dtype, blocks), frame[head:]
+    if codes.size != -(-count // places):
+        raise ValueError("an encoded array has not as many bytes as its form")
     if not np.isfinite(scales).all() or (scales < 0).any():
-        raise ValueError("a ternary array's scale is negative or not finite")
-    if (codes >= CODES).any():
-        raise ValueError("a ternary array has bytes that stand for nothing")
-    signs = _list_signs()[codes].reshape(-1)
-    if signs[count:].any():
-        raise ValueError("a ternary array goes on after its last entry")
+        raise ValueError("a block's scale is negative or not finite")
+    if (codes >= base**places).any():
+        raise ValueError("a byte stands for no level")
+    known = np.arange(base**places)[:, None] // base ** np.arange(places) % base
+    if codes.size and known[codes[-1]][count - places * (codes.size - 1) :].any():
+        raise ValueError("an encoded array goes on after its last entry")
+    sizes = ((known - half) / half).astype(dtype)
     found = np.zeros((blocks, block), dtype)
-    found.reshape(-1)[:count] = signs[:count]
+    found.reshape(-1)[:count] = sizes[codes].reshape(-1)[:count]
     return (found * scales[:, None]).reshape(-1)[:count].reshape(shape)
 
 
-def _list_signs():
-    """Return each byte's five signs, ``(243, 5) int8``."""
-    places = [np.arange(CODES) // 3**place % 3 - 1 for place in range(DIGITS)]
-    return np.stack(places, axis=1).astype(np.int8)
+def read_half(frame, dtype, shape, kind):
+    """Return the array that a frame of `make_half` stands for."""
+    count = math.prod(shape)
+    if kind == "float16":
+        return view(frame, "<f2", count).astype(dtype).reshape(shape)
+    words = view(frame, "<u2", count).astype("<u4") << np.uint32(16)
+    return words.view("<f4").astype(dtype).reshape(shape)
+
+
+def read_largest(frame, dtype, shape, share):
+    """Return the array that a frame of `make_largest` stands for."""
+    size = math.prod(shape)
+    count = count_largest(size, share)
+    places = view(frame[: 4 * count], "<u4", count).astype(np.int64)
+    values = view(frame[4 * count :], dtype, count)
+    if (places >= size).any() or (places[1:] <= places[:-1]).any():
+        raise ValueError("places of entries are beyond the array or not ascending")
+    found = np.zeros(size, dtype)
+    found[places] = values
+    return found.reshape(shape)
+
+
+def read_product(frame, dtype, shape, rank):
+    """Return the array that a frame of `make_product` stands for."""
+    rows, columns = shape[0], math.prod(shape[1:])
+    both = view(frame, dtype, rank * (rows + columns)).reshape(-1, rank)
+    # Of honest factors one is orthonormal; and no product may be a sum without end.
+    if not np.isfinite(both).all() or (np.abs(both[:rows]) > 1.001).any():
+        raise ValueError("a factor is not finite or too large")
+    with np.errstate(over="ignore", invalid="ignore"):  # the acceptance check sees it
+        return (both[:rows] @ both[rows:].T).reshape(shape)
+
+
+def read_both(told, frame, dtype, shape):
+    """Return the sum of what the two frames stand for."""
+    if frame.size < 4:
+        raise ValueError("an encoded array is too short")
+    end = 4 + int(view(frame[:4], "<u4", 1)[0])
+    with np.errstate(over="ignore", invalid="ignore"):  # as above
+        first = decode(told["first"], frame[4:end], dtype, shape)
+        return first + decode(told["rest"], frame[end:], dtype, shape)

@@ -1,4 +1,4 @@
-"""Optimisers on named arrays: plain, momentum, Adam(W), Adagrad; nothing but numpy.
+"""Optimisers on named arrays: plain, momentum, Adam(W), Adagrad and its kin; nothing but numpy.
 
 A name that has no gradient keeps its value and its state, as in torch. Rules and defaults
 are torch's, so that a step here equals a step there (tests compare the two).
@@ -213,6 +213,57 @@ class Adagrad(_EachAlone):
         return cast_like(
             array - self.rate * slope / (np.sqrt(square) + self.epsilon), array
         )
+
+
+class RmsProp(_EachAlone):
+    """``V ← a·V + (1-a)·g²``, then ``w ← w - η·g/(√V + ε)`` (Tieleman, Hinton 2012)."""
+
+    kept = Stateful.kept | {"rate": float, "_squares": dict[str, Array]}
+
+    def __init__(
+        self, rate: float = 0.01, *, kept: float = 0.99, epsilon: float = 1e-8
+    ) -> None:
+        self.rate = rate
+        self.share_kept = kept
+        self.epsilon = epsilon
+        self._squares: dict[str, Array] = {}
+
+    def _move(self, name: str, array: Array, slope: Array) -> Array:
+        square = blend(self._squares.get(name), slope * slope, self.share_kept)
+        self._squares[name] = square
+        width = np.sqrt(square) + self.epsilon
+        return cast_like(array - self.rate * slope / width, array)
+
+
+class AdaDelta(_EachAlone):
+    """Steps as large as earlier ones were, against the gradient (Zeiler 2012, algorithm 1).
+
+    ``V ← a·V + (1-a)·g²``, ``d = g·√(U + ε)/√(V + ε)``, ``U ← a·U + (1-a)·d²``,
+    ``w ← w - η·d``: the ratio alone, without ``g``, would always step the same way.
+    """
+
+    kept = Stateful.kept | {
+        "rate": float,
+        "_squares": dict[str, Array],
+        "_steps": dict[str, Array],
+    }
+
+    def __init__(
+        self, rate: float = 1.0, *, kept: float = 0.95, epsilon: float = 1e-6
+    ) -> None:
+        self.rate = rate
+        self.share_kept = kept
+        self.epsilon = epsilon
+        self._squares: dict[str, Array] = {}
+        self._steps: dict[str, Array] = {}
+
+    def _move(self, name: str, array: Array, slope: Array) -> Array:
+        before = self._steps.get(name, np.zeros_like(slope))
+        square = blend(self._squares.get(name), slope * slope, self.share_kept)
+        way = slope * np.sqrt(before + self.epsilon) / np.sqrt(square + self.epsilon)
+        self._squares[name] = square
+        self._steps[name] = blend(before, way * way, self.share_kept)
+        return cast_like(array - self.rate * way, array)
 
 
 def blend(before: Array | None, fresh: Array, kept: float) -> Array:

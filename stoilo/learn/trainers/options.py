@@ -211,7 +211,8 @@ class TrainerOptions:
         flavor: dependency set at a server.
         limits: of a task at a server.
         transport: how answers' arrays travel: "raw", "compressed" (the same to the last
-            bit), "ternary" (a twentieth of float32, unbiased and noisy), or a codec.
+            bit), "bfloat16", "float16" (half of float32, rounded), "int8" (a quarter,
+            unbiased), "ternary" (a twentieth, unbiased and noisy), or a codec.
     """
 
     tasks: int = 8

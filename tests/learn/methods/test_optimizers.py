@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 
 from stoilo.learn.core.tensors import flatten
-from stoilo.learn.methods.optimizers import Adagrad, Adam, Momentum, Sgd
+from stoilo.learn.methods.optimizers import (
+    AdaDelta,
+    Adagrad,
+    Adam,
+    Momentum,
+    RmsProp,
+    Sgd,
+)
 
 START = {"a": np.array([0.5, -1.0, 2.0]), "b": np.array([0.25])}
 SLOPES = [
@@ -18,6 +25,8 @@ OURS = {
     "adam": lambda: Adam(0.01, decay=0.1),
     "adamw": lambda: Adam(0.01, decay=0.1, decoupled=True),
     "adagrad": lambda: Adagrad(0.05),
+    "rmsprop": lambda: RmsProp(0.01, kept=0.9),
+    "adadelta": lambda: AdaDelta(1.0),
 }
 TORCH = {  # torch 2.13 in double precision, printed by torch_steps.py
     "sgd": [0.38, -0.92, 1.77, 0.3125],
@@ -45,6 +54,18 @@ TORCH = {  # torch 2.13 in double precision, printed by torch_steps.py
         -0.9490778131103985,
         1.9360611025709251,
         0.28293028755693206,
+    ],
+    "rmsprop": [
+        0.44599002055257786,
+        -0.9675719392694037,
+        1.9592764131807545,
+        0.27089615986904747,
+    ],
+    "adadelta": [
+        0.49010739831539235,
+        -0.9935768823820843,
+        1.9900120493252287,
+        0.252369796841308,
     ],
 }
 
@@ -83,3 +104,28 @@ def test_types_of_the_parameters_are_kept():
     w = {"a": np.ones(3, np.float32)}
     for optimizer in (Sgd(0.1), Adam(), Adagrad(), Momentum(0.1)):
         assert optimizer.step(w, {"a": np.ones(3)})["a"].dtype == np.float32
+
+
+def published(optimizer):
+    """Return the published AdaDelta's direction: the ratio, without the gradient."""
+    square = optimizer._squares["w"]
+    return -np.sqrt(optimizer.epsilon) / np.sqrt(square + optimizer.epsilon)
+
+
+def test_adadelta_steps_against_the_gradient_where_the_published_one_does_not():
+    optimizer, slope = AdaDelta(), np.array([-1.0, 1.0])
+    moved = optimizer.step({"w": np.zeros(2)}, {"w": slope})["w"]
+    assert (np.sign(moved) == [1.0, -1.0]).all()
+    assert (np.sign(published(optimizer)) == np.sign(moved[1])).all()
+
+
+@pytest.mark.parametrize("make", [RmsProp, AdaDelta])
+def test_restarted_rule_goes_on_with_the_same_steps(make):
+    whole, first, second = make(), make(), make()
+    w = START
+    for number, slope in enumerate(SLOPES):
+        if number == 2:
+            second.load(first.save())
+            first = second
+        w = first.step(w, slope)
+    np.testing.assert_array_equal(flatten(w), walk(whole))

@@ -20,8 +20,15 @@ from stoilo.learn.driver.acceptance import Expectation
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.driver.transport import (
     Compressed,
+    Half,
+    OneBit,
+    PerLayer,
+    PowerSGD,
+    Quantised,
     Raw,
+    Remainder,
     Ternary,
+    TopK,
     ask,
     asked,
     count_bytes,
@@ -35,7 +42,11 @@ from stoilo.ml import DPBGDOptions, DPBGDTrainer
 from stoilo.policies.gate import GateRequest, judge
 from tests.support.points import make_samples
 
-CODECS = [Raw(), Compressed(), Ternary(16)]
+CODECS = [
+    Raw(), Compressed(), Ternary(16), Half(), Half("float16"), Quantised(4, "l2", 16),
+    OneBit(16), TopK(0.5), PowerSGD(1), Remainder(TopK(0.2), Ternary(16)),
+    PerLayer((("b", Raw()),), OneBit(16)),
+]  # fmt: skip
 START = {"w": np.zeros((4, 3)), "b": np.zeros(3)}
 
 
@@ -233,6 +244,35 @@ async def test_killed_run_goes_on_with_what_its_orders_asked_for(
     assert again.tally.refused == 0
 
 
+@pytest.mark.parametrize("codec", CODECS[2:], ids=str)
+async def test_run_learns_in_every_codec_and_is_resumed_by_its_orders(
+    codec, model, samples, tmp_path
+):
+    parts = split(*samples, 6)
+    run = make_run(model, parts, codec, LocalBackend(), folder=tmp_path)
+    await run.start()
+    await run.step()
+    await run.backend.close()
+    again = make_run(model, parts, codec, LocalBackend(), folder=tmp_path)
+    async with again:
+        end = await again.finish()
+    await again.backend.close()
+    assert again.tally.refused == 0
+    first = softmax_loss(START, *samples)[0]
+    assert softmax_loss(end.parameters, *samples)[0] < 0.5 * first
+
+
+@pytest.mark.parametrize("codec", CODECS[2:], ids=str)
+def test_parameters_travel_as_the_way_from_their_version(codec, samples):
+    order = make_order("local_steps", **LOCAL)
+    plain, found = arrived(order, samples), arrived(ask(order, codec), samples)
+    base = order.snapshot.parameters
+    way = np.linalg.norm(plain["w"] - base["w"])
+    assert (
+        np.linalg.norm(found["w"] - plain["w"]) < 1.5 * way < np.linalg.norm(base["w"])
+    )
+
+
 METHODS = ["vcasgd", "downpour", "sandblaster", "sync", "fedavg", "diloco"]
 
 
@@ -311,9 +351,22 @@ def test_copies_in_other_last_bits_are_alike_where_nothing_is_lost(
     assert alike(left, {**right, "loss_sum": left["loss_sum"]}) is wanted
 
 
-def test_drawn_signs_are_compared_exactly():
-    order = ask(make_order(), Ternary())
+@pytest.mark.parametrize("codec", [Ternary(), OneBit(), TopK(), Remainder(), PowerSGD(),
+                                   PerLayer((("w", OneBit()),))], ids=str)  # fmt: skip
+def test_answers_in_which_a_last_bit_turns_into_more_are_compared_exactly(codec):
+    order = ask(make_order(), codec)
     assert expect(order).comparator(asked(order)) is None
+
+
+@pytest.mark.parametrize("codec", [Half(), PerLayer((("w", Half()),))], ids=str)
+def test_rounded_answers_are_alike_in_other_last_bits(codec, samples):
+    order = ask(make_order(), codec)
+    alike = expect(order).comparator(asked(order))
+    left = answer(order, samples)
+    right = answer(order, (samples[0] * (1.0 + 1e-9), samples[1]))
+    assert alike(left, {**right, "loss_sum": left["loss_sum"]})
+    far = answer(order, (samples[0] * 1.1, samples[1]))
+    assert not alike(left, {**far, "loss_sum": left["loss_sum"]})
 
 
 @pytest.mark.parametrize("transport", CODECS)
