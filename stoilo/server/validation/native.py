@@ -54,13 +54,16 @@ def judge(
     checks = _find_checks(source, level)
     if entry != _SCOPE[op] or entry not in checks:
         return None
+    if len(values) != (1 if op == "init" else 2):
+        return None
     try:
         nodes = [decode(value) for value in values]
-    except StoiloError:
+        if not all(map(_is_plain, nodes)):
+            return None
+        found = [from_node(node) for node in nodes]
+    except Exception:  # noqa: BLE001 - whatever a hostile value breaks, the jail says it
         return None
-    if len(nodes) != (1 if op == "init" else 2) or not all(map(_is_plain, nodes)):
-        return None
-    return _ask(checks, entry, [from_node(node) for node in nodes])
+    return _ask(checks, entry, found)
 
 
 def _ask(checks: Mapping[str, Check], entry: str, values: list[Any]) -> bool | None:

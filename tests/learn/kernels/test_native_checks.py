@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from stoilo.client.capture import capture_task
 from stoilo.core.codec import skeleton
-from stoilo.core.codec.nodes import to_node
+from stoilo.core.codec.nodes import Ndarray, item_bytes, to_node
 from stoilo.learn.core.tensors import Form
 from stoilo.learn.driver.acceptance import Expectation
 from stoilo.learn.kernels.encoding import pack
@@ -169,6 +169,13 @@ def test_other_level_entry_or_value_goes_to_the_jail():
     assert (
         ask(program, "compare", value, encode(make_answer("raw", version=[]))) is None
     )
+
+
+@pytest.mark.parametrize("dtype", ["S1", "U1", "int8", "bfloat16"])
+def test_array_that_cannot_be_here_ends_nothing(dtype):
+    data = b"\xff" * item_bytes(dtype)
+    node = {**to_node(make_answer("raw")), "buffers": {"n": Ndarray(dtype, (), data)}}
+    assert ask(make_program("raw"), "init", skeleton.encode(node)) in {None, False}
 
 
 def test_comparison_of_a_value_without_the_form_goes_to_the_jail():
