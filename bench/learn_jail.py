@@ -15,15 +15,17 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 
 import stoilo
 from bench.digits import Reached, make_model, make_parts, train_until
-from bench.rows import Row
+from bench.rows import Row, interleaved_medians
+from stoilo.client.capture import capture_task
 from stoilo.client.session import Journal
+from stoilo.core.types import RunStatus
 from stoilo.learn import (
     DPBGDOptions,
     DPBGDTrainer,
@@ -31,7 +33,13 @@ from stoilo.learn import (
     ServerBackend,
     make_trainer,
 )
+from stoilo.learn.core.data import Part
+from stoilo.learn.core.models import TorchModel, make_arguments
 from stoilo.learn.driver.transport import TransportName
+from stoilo.policies.levels import load_level
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
+from stoilo.sandbox.process.run import run_task
+from stoilo.sandbox.process.supervisor import Jail
 from stoilo.testing.deployment import Deployment
 from tests.support.learning import load_digits
 
@@ -158,6 +166,30 @@ async def measure_steps(
     return rows
 
 
+def measure_kept(runs: int = 30) -> list[Row]:
+    """Return the row of a kernel whose code the zygote holds, against compiling it."""
+    level, (x, y) = load_level("tensor"), load_tensors()
+    model = TorchModel(make_network(WIDTHS[0]), nn.functional.cross_entropy)
+    given = make_arguments(model, model.first(), Part(x.numpy(), y.numpy()), {})
+    captured = capture_task(model.kernel("gradient"), given)
+    limits = level.default_limits()
+
+    def run(more: str) -> None:
+        source = captured.task_module + more
+        request = TaskRequest(
+            source, captured.entry, captured.arguments, cast("Any", captured.blobs)
+        )
+        assert run_task(jail, request, limits).status is RunStatus.OK
+
+    with Jail(level, TASK_JOB) as jail:
+        took = interleaved_medians(
+            {"kept": lambda: run(""), "no": lambda: run("\n")}, runs
+        )
+    name, peer = "DPBGD gradient in a warm zygote, kept", "compiled in the jail"
+    kept, plain = took["kept"] * 1e3, took["no"] * 1e3
+    return [Row(name, kept, "ms", peer, plain, kept / plain, "of compiling")]
+
+
 def measure(
     methods: Sequence[str] = tuple(WISHES),
     accuracy: float = ACCURACY,
@@ -169,7 +201,7 @@ def measure(
     async def all_rows(address: str, journal: Journal) -> list[Row]:
         async with stoilo.connect(address, journal=journal) as conn:
             rows = await measure_methods(conn, methods, accuracy)
-            return rows + await measure_steps(conn, widths, steps)
+            return rows + await measure_steps(conn, widths, steps) + measure_kept()
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)

@@ -328,6 +328,7 @@ class LanguageRuntime:
     def __init__(self, level: Level, facades: FacadeTree) -> None:
         self.level = level
         self.facades = facades
+        self.kept: dict[str, CodeType] = {}  # by its whole text, see `task_job.prepare`
         self.guards = Guards(
             tuple(facades.modules.values()),
             facades.stand_ins,

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from stoilo.core.codec import skeleton
 from stoilo.sandbox.language.rules import TASK_MODULE
 from stoilo.sandbox.language.runtime import TaskPrinter
+from stoilo.sandbox.language.transformer import compile_source
 from stoilo.sandbox.process.binder import describe_exception, scrub_paths
 from stoilo.sandbox.process.task_job import run_call
 
@@ -17,6 +18,17 @@ def test_last_def_is_the_entry_and_gets_one_dict(language):
     source = "def first(d): return 1\ndef last(d): return d['x'] + 1\nclass C: pass"
     assert language.value(source, {"x": 4}) == 5
     assert language.value(source, entry="first") == 1
+
+
+def test_kept_code_answers_for_its_own_text_alone(language):
+    source = "def f(d): return 1"
+    level = language.runtime.level
+    language.runtime.kept[source] = compile_source("def f(d): return 7", level)
+    try:
+        found = [language.value(text) for text in (source, f"{source}\n")]
+    finally:
+        language.runtime.kept.clear()
+    assert found == [7, 1]
 
 
 def test_missing_entry_has_its_code(language):
