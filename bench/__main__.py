@@ -22,7 +22,7 @@ SUITES = (
     *("codec", "log_appends", "log_reading", "log_witnesses", "verify_admission"),
     *("validate", "submit", "scheduler", "calls", "threads", "frozen"),
     *("population", "stock", "hostile"),
-    *("learn_transport", "learn_methods", "learn_jail"),
+    *("learn_transport", "learn_methods", "learn_jail", "learn_robust"),
 )
 OUTPUT = Path(__file__).parent / "out" / "results.json"
 

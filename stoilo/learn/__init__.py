@@ -50,11 +50,13 @@ if TYPE_CHECKING:
         Sgd,
         TorchOptimizer,
     )
-    from stoilo.learn.methods.robust import (
+    from stoilo.learn.methods.rules import (
         CentredClipping,
         Clip,
         CoordinateMedian,
         Krum,
+        Mean,
+        Near,
         TrimmedMean,
     )
     from stoilo.learn.methods.sandblaster import SandblasterSettings
@@ -103,7 +105,7 @@ _HOMES = {
     "methods.lbfgs": "Rules",
     "methods.logistic": "LogisticSettings",
     "methods.optimizers": "Adagrad Adam Momentum Sgd TorchOptimizer",
-    "methods.robust": "CentredClipping Clip CoordinateMedian Krum TrimmedMean",
+    "methods.rules": "CentredClipping Clip CoordinateMedian Krum Mean Near TrimmedMean",
     "methods.sandblaster": "SandblasterSettings",
     "methods.synchronous": "LargeMinibatchSettings SynchronousSettings",
     "store.server": "ParameterServer",
@@ -128,8 +130,9 @@ __all__ = [
     "Display", "DownpourSettings", "DownpourTrainer", "Epoch", "EpochMetrics",
     "Estimate", "Evaluation", "FedAvgTrainer", "FederatedSettings", "Krum",
     "LargeMinibatchSettings", "LargeMinibatchTrainer", "LocalBackend", "LocalWork",
-    "LogisticSettings", "LogisticTrainer", "Momentum", "ParameterServer", "Part", "Raw",
-    "Rules", "Run", "RunSettings", "SandblasterSettings", "SandblasterTrainer",
+    "LogisticSettings", "LogisticTrainer", "Mean", "Momentum", "Near",
+    "ParameterServer", "Part", "Raw", "Rules", "Run", "RunSettings",
+    "SandblasterSettings", "SandblasterTrainer",
     "Scores", "ServerBackend", "Sgd", "SimulatedBackend", "SimulatedHost", "Spell",
     "Staleness", "StopRule", "SynchronousSettings", "SynchronousTrainer", "Ternary",
     "TorchModel", "TorchOptimizer", "Trained", "Trainer", "TrainerOptions",

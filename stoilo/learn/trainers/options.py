@@ -17,7 +17,7 @@ from stoilo.learn.core.models import Model, TorchModel
 from stoilo.learn.core.orders import Update
 from stoilo.learn.driver.saving import Tally
 from stoilo.learn.driver.transport import Transport, TransportName
-from stoilo.learn.methods.robust import Clip
+from stoilo.learn.methods.rules import Clip
 from stoilo.learn.trainers.epochs import EpochMetrics
 
 if TYPE_CHECKING:
@@ -171,7 +171,11 @@ class TrainerOptions:
         conditions: of the volunteers, for that estimate.
         watcher: told of each update.
         on_epoch: told of each epoch.
-        redundancy: copies and quorum of a task at a server; one copy when None.
+        redundancy: copies and quorum of a task at a server. One copy when None, where the
+            thesis (§9.2) computed each twice: half the work, and a wrong answer of the
+            right form counts, bounded by `clip` and the rule of a step.
+            ``CreateOptions(min_quorum=2)`` is the thesis's. Spot checks are the server's
+            to make (`spot_check_percent`), on computers that its operator trusts.
         flavor: dependency set at a server.
         limits: of a task at a server.
         transport: how answers' arrays travel: "raw", "compressed" (the same to the last
