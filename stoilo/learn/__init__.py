@@ -66,11 +66,13 @@ if TYPE_CHECKING:
         TorchOptimizer,
         Yogi,
     )
-    from stoilo.learn.methods.robust import (
+    from stoilo.learn.methods.rules import (
         CentredClipping,
         Clip,
         CoordinateMedian,
         Krum,
+        Mean,
+        Near,
         TrimmedMean,
     )
     from stoilo.learn.methods.sandblaster import SandblasterSettings
@@ -134,8 +136,7 @@ _HOMES = {
     "methods.lbfgs": "Rules",
     "methods.logistic": "LogisticSettings",
     "methods.optimizers": "AdaDelta Adagrad Adam Momentum RmsProp "
-    "Sgd TorchOptimizer Yogi",
-    "methods.robust": "CentredClipping Clip CoordinateMedian Krum TrimmedMean",
+    "Sgd TorchOptimizer",
     "methods.sandblaster": "SandblasterSettings",
     "methods.schedules": "Cosine StepDecay TorchSchedule WarmUp",
     "methods.synchronous": "LargeMinibatchSettings SynchronousSettings",
@@ -164,9 +165,9 @@ __all__ = [
     "Epoch", "EpochMetrics", "Estimate", "Evaluation", "FedAvgTrainer",
     "FederatedSettings", "Half", "Krum", "LargeMinibatchSettings",
     "LargeMinibatchTrainer", "LazyPart", "LocalBackend", "LocalWork",
-    "LogisticSettings", "LogisticTrainer", "MLflow", "Momentum", "OneBit", "Page",
-    "ParameterServer", "Part", "PerLayer", "PowerSGD", "Quantised", "Raw", "Remainder",
-    "RmsProp", "Rules", "Run", "RunSettings", "SandblasterSettings",
+    "LogisticSettings", "LogisticTrainer", "MLflow", "Mean", "Momentum", "Near",
+    "OneBit", "Page", "ParameterServer", "Part", "PerLayer", "PowerSGD", "Quantised",
+    "Raw", "Remainder", "RmsProp", "Rules", "Run", "RunSettings", "SandblasterSettings",
     "SandblasterTrainer", "Scores", "ServerBackend", "Sgd", "SimulatedBackend",
     "SimulatedHost", "Spell", "Staleness", "StepDecay", "StopRule",
     "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary", "TopK",

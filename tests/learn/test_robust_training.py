@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
+from bench.digits import make_model
+from bench.learn_robust import LOSS, count_cuts, outrun, push
 from stoilo.learn.core.orders import Reply
 from stoilo.learn.core.tensors import add, scale
+from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.robust import (
     CentredClipping,
     Clip,
@@ -22,6 +25,7 @@ from stoilo.learn.methods.robust import (
     TrimmedMean,
     combine,
 )
+from stoilo.learn.methods.rules import STEP_RULE, Near
 
 PARTS, WRONG, STEPS, RATE = 20, 2, 120, 1.0
 REACHED, LOST = 0.95, 0.5
@@ -134,6 +138,25 @@ def test_finite_check_suffices_against_nan():
 @pytest.mark.parametrize("attack", [*EVERY, pytest.param("none", marks=SLOW)])
 def test_clipping_reaches_the_accuracy_under_every_attack(attack):
     assert train(attack, Clip()) >= REACHED
+
+
+@SLOW
+def test_two_of_ten_that_push_cost_three_points_at_most_and_ruin_the_clipped_mean():
+    found = {}
+    for rule in (STEP_RULE, Mean()):
+        kept = [np.mean([push(rule, n, seed) for seed in range(5)]) for n in (0, 1, 2)]
+        found[type(rule)] = kept[0] - np.array(kept[1:])
+    assert max(found[Near]) <= LOSS
+    assert found[Mean][1] > 3 * LOSS
+
+
+def test_honest_part_of_a_thousand_sends_no_29_ways_back():
+    assert max(outrun(seed) for seed in range(5)) < 5.0
+
+
+def test_honest_ways_of_parts_of_all_sizes_are_hardly_ever_cut():
+    work = LocalWork(0.1, batch=64)
+    assert sum(count_cuts(make_model(), work, seed)[0] for seed in range(2)) <= 1
 
 
 @SLOW

@@ -70,7 +70,7 @@ def safe_norm(tensors: Tensors) -> float:
     with np.errstate(over="ignore", invalid="ignore"):
         # float32 squares run out of room at 1e19.
         squares = [float(np.vdot(a, a)) for a in map(_doubles, tensors.values())]
-    total = sum(squares)
+    total = sum(sorted(squares))  # in whatever order the names are
     # The quick way is exact only where no square was lost above or below.
     if total < math.inf and all(square > _TINY or square == 0.0 for square in squares):
         return math.sqrt(total)
@@ -83,7 +83,7 @@ def _scaled_norm(tensors: Tensors) -> float:
     if largest == 0.0 or not math.isfinite(largest):
         return largest
     parts = [_doubles(array) / largest for array in tensors.values()]
-    return largest * math.sqrt(sum(float(np.vdot(part, part)) for part in parts))
+    return largest * math.sqrt(sum(sorted(float(np.vdot(p, p)) for p in parts)))
 
 
 def _doubles(array: Array) -> NDArray[np.float64]:

@@ -28,9 +28,11 @@ from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Form, Tensors, add, forms_of, safe_norm
 from stoilo.learn.driver.probing import Look, look_at, runs_here
 from stoilo.learn.driver.transport import is_near_in_copies
+from stoilo.learn.driver.probing import Look, count_steps, look_at, runs_here
 from stoilo.learn.kernels import checks
 from stoilo.learn.methods import robust
 from stoilo.learn.methods.buffers import BufferBounds, keep_buffers
+from stoilo.learn.methods.rules import Clip
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ class Guard:
     def __init__(
         self,
         model: Model,  # whose answers they are
-        clip: robust.Clip | None,  # bound on the influence of one answer; None for none
+        clip: Clip | None,  # bound on the influence of one answer; None for none
         *,
         probe: bool = True,  # let the bound hold from the first answer on
         least_loss: float = -np.inf,  # least loss of one sample
@@ -161,7 +163,7 @@ class Guard:
         if found.norm is not None and not self.memory.norms:
             count = self._clip.least
             self.memory = self.memory.with_norms(
-                [found.norm] * count, [order.samples] * count
+                [found.norm] * count, [found.samples] * count
             )
 
     def expect(self, order: Order) -> Expectation:
@@ -197,7 +199,9 @@ class Guard:
     def _bound_buffers(self, order: Order, reply: Reply) -> Reply:
         if self._clip is None or not reply.buffers:
             return reply
-        return self._buffers.bound(order.snapshot.buffers, reply, self._clip)
+        steps = max(1, count_steps(order))
+        before = order.snapshot.buffers
+        return self._buffers.bound(before, reply, self._clip, steps)
 
     def _bound_tensors(self, order: Order, reply: Reply) -> Reply:
         """Bound the gradient, or the way gone by steps."""
@@ -215,7 +219,7 @@ class Guard:
             replace(reply, tensors=moved),
             self.memory,
             self._clip,
-            is_sum=order.kernel == "gradient",
+            steps=count_steps(order),
         )
         if cut.tensors is moved:
             return reply

@@ -29,6 +29,7 @@ from stoilo.learn.core.orders import Order
 from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Tensors, add, forms_of, safe_norm
 from stoilo.learn.driver.transport import receive
+from stoilo.learn.methods import robust
 
 LOOKS = 4  # how many small batches are looked at
 WIDTH = 2  # samples of each: one alone is no batch for BatchNorm
@@ -39,8 +40,9 @@ MEASURED = 32  # samples of the batch that is timed
 class Look:
     """What answers computed here were like."""
 
-    # About the largest norm per sample of an honest answer; None: unknown
+    # About the largest norm of an honest answer, as `robust.measure` has it; None: unknown
     norm: float | None = None
+    samples: int = 1  # that its noise comes from, likewise
     # Names of parameters that had no gradient in one of them at least
     lacking: frozenset[str] = frozenset()
     # Buffer → about the largest norm of its change
@@ -62,8 +64,10 @@ def look_at(model: Model, order: Order, part: Part) -> Look:
     except Exception:  # noqa: BLE001 - the researcher's own code: volunteers report it
         return Look()
     largest = max(look.norm or 0.0 for look in found)
+    norm, samples = robust.measure(largest, order.samples, count_steps(order))
     return Look(
-        largest if math.isfinite(largest) and largest > 0.0 else None,
+        norm if math.isfinite(norm) and norm > 0.0 else None,
+        samples,
         frozenset().union(*(look.lacking for look in found)),
         {name: max(look.moves[name] for look in found) for name in found[0].moves},
     )
@@ -104,17 +108,19 @@ def _look(model: Model, order: Order, part: Part, rows: np.ndarray) -> Look:
     lacking = frozenset(base).difference(tensors) if _gives_gradients(order) else ()
     return Look(
         _norm(order, tensors, len(rows)),
+        len(rows),
         frozenset(lacking),
         _moves(order, raw["buffers"]),
     )
 
 
 def _norm(order: Order, tensors: Tensors, samples: int) -> float:
+    """Return the whole order's norm, by that of a few of its samples."""
     if order.kernel != "local_steps":
-        return safe_norm(tensors) / samples
+        return safe_norm(tensors) / samples * order.samples
     base = order.snapshot.parameters
     moved = add(tensors, base, -1.0) if order.gives_parameters else tensors
-    return safe_norm(moved) * _count_steps(order.settings) / order.samples
+    return safe_norm(moved) * _straight_steps(order.settings)
 
 
 def _moves(order: Order, buffers: Tensors) -> dict[str, float]:
@@ -132,7 +138,14 @@ def _gives_gradients(order: Order) -> bool:
     return order.kernel == "gradient" or order.settings.get("give") == "sum"
 
 
-def _count_steps(settings: Mapping[str, Plain]) -> float:
+def count_steps(order: Order) -> int:
+    """Return how many local steps an order asks for; 0: it is no such order."""
+    steps = order.settings.get("steps", 1)
+    is_local = order.kernel == "local_steps"
+    return int(steps) if is_local and isinstance(steps, int) else 0
+
+
+def _straight_steps(settings: Mapping[str, Plain]) -> float:
     """Return for how many steps of a start without momentum the order's steps count."""
     steps, momentum = settings.get("steps", 1), settings.get("momentum", 0.0)
     if not isinstance(steps, int) or not isinstance(momentum, (int, float)):

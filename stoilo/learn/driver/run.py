@@ -40,6 +40,7 @@ from stoilo.learn.driver.saving import (
 )
 from stoilo.learn.driver.transport import Raw, Transport, ask, count_bytes, receive
 from stoilo.learn.methods import robust
+from stoilo.learn.methods.rules import Clip
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class RunSettings:
     in_flight: int = 8
     tries: int = 4
     patience: int = 200
-    clip: robust.Clip | None = field(default_factory=robust.Clip)
+    clip: Clip | None = field(default_factory=Clip)
     probe: bool = True
     folder: Path | None = None
     least_loss: float = -np.inf

@@ -10,6 +10,7 @@ variance would otherwise spoil what the model says outside of training.
 from __future__ import annotations
 
 import copy
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ import numpy as np
 
 from stoilo.learn.core.orders import Order, Reply, refuse_answer
 from stoilo.learn.core.tensors import Array, Tensors, safe_norm
-from stoilo.learn.methods.robust import Clip
+from stoilo.learn.methods.rules import Clip
 
 if TYPE_CHECKING:
     from torch import nn
@@ -64,20 +65,29 @@ class BufferBounds:
 
     def __init__(self) -> None:
         self._moves: dict[str, tuple[float, ...]] = {}
+        self._steps: tuple[int, ...] = ()  # of the last answers
+        self._samples: tuple[int, ...] = ()  # in a step of theirs
 
     def begin(self, moves: Mapping[str, float], count: int) -> None:
         """Take what answers computed here did, counted as so many answers."""
         for name, move in moves.items():
             self._note(name, move, count)
 
-    def bound(self, before: Tensors, reply: Reply, rule: Clip) -> Reply:
+    def bound(self, before: Tensors, reply: Reply, rule: Clip, steps: int = 1) -> Reply:
         """Return the reply, a buffer that went too far shortened on its way from `before`.
+
+        Args:
+            before: the buffers of the order's snapshot.
+            reply: the answer.
+            rule: how much longer than usual is too far.
+            steps: passes that the order asks for.
 
         Raises:
             TrustError: ``STO-T010`` when the way itself is beyond every number.
         """
+        allowance = rule.factor * _ALLOWANCE * self._expect(steps, reply.samples)
         cut = {
-            name: self._shorten(name, before[name], array, rule)
+            name: self._shorten(name, before[name], array, rule.least, allowance)
             for name, array in reply.buffers.items()
             if np.issubdtype(array.dtype, np.floating)
         }
@@ -85,7 +95,19 @@ class BufferBounds:
             return reply
         return replace(reply, buffers={**reply.buffers, **cut})
 
-    def _shorten(self, name: str, before: Array, array: Array, rule: Clip) -> Array:
+    def _expect(self, steps: int, samples: int) -> float:
+        """Return how many times as far as usual so many steps may lead, for what is honest."""
+        each = math.ceil(samples / steps)
+        self._steps = (*self._steps, steps)[-_KEPT:]
+        self._samples = (*self._samples, each)[-_KEPT:]
+        usual = statistics.median(self._steps), statistics.median(self._samples)
+        # Running values near the data's own; those of few samples have more noise.
+        further = (1.0 - (1.0 - USUAL) ** steps) / (1.0 - (1.0 - USUAL) ** usual[0])
+        return float(max(1.0, further) * math.sqrt(max(1.0, usual[1] / each)))
+
+    def _shorten(
+        self, name: str, before: Array, array: Array, least: int, allowance: float
+    ) -> Array:
         with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
             way = array.astype(np.float64) - before
         size = safe_norm({name: way})
@@ -94,10 +116,10 @@ class BufferBounds:
         before_it = self._moves.get(name, ())
         known = [move for move in self._note(name, size) if move > 0.0]
         # A buffer that honest answers leave alone is nobody's to move.
-        if len(before_it) >= rule.least and _rests(before_it):
+        if len(before_it) >= least and _rests(before_it):
             return before if size else array
-        allowed = rule.factor * _ALLOWANCE * statistics.median(known or [size])
-        if len(known) < rule.least or size <= allowed:
+        allowed = allowance * statistics.median(known or [size])
+        if len(known) < least or size <= allowed:
             return array
         return np.asarray(before + allowed / size * way, array.dtype)
 

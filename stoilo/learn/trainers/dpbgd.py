@@ -22,7 +22,9 @@ from stoilo.learn.core.models import TorchModel
 from stoilo.learn.core.orders import Snapshot
 from stoilo.learn.methods.buffers import find_momentum
 from stoilo.learn.methods.optimizers import TorchOptimizer
+from stoilo.learn.methods.rules import Rule
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
+from stoilo.learn.trainers.named import combine_by
 from stoilo.learn.trainers.options import Loss, Place, TrainerOptions, as_parts
 from stoilo.learn.trainers.trainer import Trainer
 
@@ -47,12 +49,15 @@ class DPBGDOptions(TrainerOptions):
             to hosts that have nothing else to do; 0: never.
         reduction: whether the loss is a mean over samples or their sum; what the loss
             itself says (torch's classes do), else the mean, when None.
+        rule: how a step's answers are added up; `robust.Near` when None: exact unless some
+            of five or more lie far from all others.
     """
 
     steps_per_epoch: int = 1
     fraction: float = 1.0
     backups: float = 0.0
     reduction: Literal["mean", "sum"] | None = None
+    rule: Rule | None = None
 
 
 class DPBGDTrainer(Trainer):
@@ -68,7 +73,8 @@ class DPBGDTrainer(Trainer):
         optimizer_kwargs: its keyword arguments.
         dataset: pairs of sample and target (a torch dataset), or a pair of arrays, for
             `train_epoch`; a text is taken as `flavor`, where the trainer of 2025 had it.
-        redundancy_options: copies and quorum of a task; one copy when missing.
+        redundancy_options: copies and quorum of a task; one copy when missing, where the
+            thesis (§9.2) had two: see `TrainerOptions.redundancy`.
         flavor: dependency set; the smallest that holds the imports when missing.
         loss_fn: other name of `loss_func`.
         options: further choices.
@@ -147,7 +153,8 @@ class DPBGDTrainer(Trainer):
             seed=self.options.seed + start.version,
             bn_momentum=find_momentum(self._module, self.parts[0]),
         )
-        return Synchronous(start, sizes, self._optimizer, settings)
+        combine = combine_by(self.options.rule, self.options)
+        return Synchronous(start, sizes, self._optimizer, settings, combine=combine)
 
     @property
     def finished(self) -> bool:

@@ -24,7 +24,8 @@ from stoilo.learn.methods.federated import (
 )
 from stoilo.learn.methods.logistic import LogisticRegression, LogisticSettings
 from stoilo.learn.methods.optimizers import Adagrad, Optimizer
-from stoilo.learn.methods.robust import RobustSum, Rule
+from stoilo.learn.methods.robust import RobustSum
+from stoilo.learn.methods.rules import STEP_RULE, Rule
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.methods.synchronous import (
     Combine,
@@ -53,7 +54,8 @@ class SynchronousTrainer(Trainer):
         settings: epochs, block of a part in a step, share that ends a step, late answers.
         optimizer: of `stoilo.learn.methods.optimizers`, or a `TorchOptimizer`; a copy is used,
             so that its state is this trainer's alone.
-        rule: how a step's answers are added up, over the bound on each when it arrives.
+        rule: how a step's answers are added up, over the bound on each when it arrives;
+            `robust.Near` when None: exact unless some lie far from all others.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class SynchronousTrainer(Trainer):
             Synchronous,
             optimizer=copy.deepcopy(optimizer),
             settings=settings,
-            combine=combine_by(rule),
+            combine=combine_by(rule, common.get("options")),
         )
         super().__init__(conn, model, data, make, name="synchronous", **common)
 
@@ -81,7 +83,8 @@ class LargeMinibatchTrainer(Trainer):
 
     Args:
         settings: epochs, block, rate of one block, momentum, warm-up.
-        rule: how a step's answers are added up, over the bound on each when it arrives.
+        rule: how a step's answers are added up, over the bound on each when it arrives;
+            `robust.Near` when None: exact unless some lie far from all others.
     """
 
     def __init__(
@@ -94,7 +97,11 @@ class LargeMinibatchTrainer(Trainer):
         rule: Rule | None = None,
         **common: Unpack[Common],
     ) -> None:
-        make = partial(LargeMinibatch, settings=settings, combine=combine_by(rule))
+        make = partial(
+            LargeMinibatch,
+            settings=settings,
+            combine=combine_by(rule, common.get("options")),
+        )
         super().__init__(conn, model, data, make, name="largeminibatch", **common)
 
 
@@ -173,9 +180,14 @@ class DiLoCoTrainer(Trainer):
         super().__init__(conn, model, data, make, name="diloco", **common)
 
 
-def combine_by(rule: Rule | None) -> Combine:
-    """Return how a step's replies become one sum: the plain one without a rule."""
-    return sum_gradients if rule is None else RobustSum(rule)
+def combine_by(rule: Rule | None, options: TrainerOptions | None) -> Combine:
+    """Return how a step's replies become one sum: without a rule `STEP_RULE`'s.
+
+    Where no answer is to be bounded either (`clip=None`), the plain one.
+    """
+    if rule is None and options is not None and options.clip is None:
+        return sum_gradients
+    return RobustSum(rule or STEP_RULE)
 
 
 # How often new weights go out in an epoch of VC-ASGD, unless the caller says.

@@ -20,6 +20,7 @@ from stoilo.learn.methods.base import MethodBase
 from stoilo.learn.methods.robust import Clip
 from stoilo.learn.methods.sandblaster import Sandblaster
 from stoilo.learn.methods.schedules import Schedule
+from stoilo.learn.methods.rules import Clip
 from stoilo.learn.trainers.epochs import EpochMetrics
 from stoilo.learn.trainers.watching import Watching
 
@@ -207,7 +208,11 @@ class TrainerOptions:
         watcher: told of each update and, if it has `end_epoch`, of each epoch; or several
             (see `stoilo.learn.trainers.watching`).
         on_epoch: told of each epoch.
-        redundancy: copies and quorum of a task at a server; one copy when None.
+        redundancy: copies and quorum of a task at a server. One copy when None, where the
+            thesis (§9.2) computed each twice: half the work, and a wrong answer of the
+            right form counts, bounded by `clip` and the rule of a step.
+            ``CreateOptions(min_quorum=2)`` is the thesis's. Spot checks are the server's
+            to make (`spot_check_percent`), on computers that its operator trusts.
         flavor: dependency set at a server.
         limits: of a task at a server.
         transport: how answers' arrays travel: "raw", "compressed" (the same to the last

@@ -7,9 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.checkpoint import Packs
 from stoilo.learn.core.orders import Reply
+from stoilo.learn.core.states import State
 from stoilo.learn.core.tensors import safe_norm, scale
 from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.robust import (
@@ -19,6 +22,7 @@ from stoilo.learn.methods.robust import (
     Krum,
     Mean,
     Memory,
+    Near,
     RobustSum,
     TrimmedMean,
     clip,
@@ -40,6 +44,7 @@ from tests.support.learning import (
 
 RULES = (
     Mean(),
+    Near(),
     Clip(),
     CoordinateMedian(),
     TrimmedMean(),
@@ -247,3 +252,107 @@ def test_rule_goes_on_with_what_it_remembered():
     far = [Reply(0, 4, 0.0, {"w": reply.tensors["w"] + 9.0}) for reply in step]
     np.testing.assert_array_equal(other(far)["w"], one(far)["w"])
     assert not np.allclose(fresh(far)["w"], one(far)["w"])
+
+
+@given(
+    st.lists(array_shapes(min_dims=0, max_dims=3, min_side=0), min_size=1, max_size=4),
+    st.sampled_from([np.float32, np.float64]),
+    st.integers(0, 2**32),
+)
+def test_centred_clipping_goes_on_to_the_last_bit(tmp_path_factory, shapes, kind, seed):
+    rng = np.random.default_rng(seed)
+
+    def step():
+        arrays = [{f"t{i}": rng.normal(size=s) for i, s in enumerate(shapes)}] * 5
+        forms = [
+            {n: np.asarray(a, kind, order="F") for n, a in t.items()} for t in arrays
+        ]
+        return [Reply(0, 1 + k, 0.0, scale(t, 1.0 + k)) for k, t in enumerate(forms)]
+
+    one, other = RobustSum(CentredClipping()), RobustSum(CentredClipping())
+    one(step())
+    other.load(through_a_file(one.save(), tmp_path_factory.mktemp("run")))
+    last = step()
+    for ours, theirs in zip(one(last).items(), other(last).items(), strict=True):
+        assert (ours[0], ours[1].tobytes()) == (theirs[0], theirs[1].tobytes())
+        assert ours[1].flags.c_contiguous
+
+
+def through_a_file(state, folder):
+    places = Packs(folder).write(state.tensors)
+    return State(Packs(folder).read(places), state.plain)
+
+
+def test_norm_does_not_depend_on_the_order_of_names():
+    rng = np.random.default_rng(0)
+    arrays = {f"t{i}": rng.normal(size=7) * 10.0 ** (i % 5) for i in range(9)}
+    names = [rng.permutation(list(arrays)) for _ in range(20)]
+    assert len({safe_norm({n: arrays[n] for n in order}) for order in names}) == 1
+
+
+# ------------------------------------------------------------------ steps
+
+
+def way_of(steps, length=None):
+    """A way that grows with the number of steps like an honest one, of 10 samples each."""
+    return reply((length or 0.1 * steps**0.75) / (10 * steps), samples=10 * steps)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 30, 100])
+def test_honest_ways_of_any_number_of_steps_are_not_cut(steps):
+    memory = Memory()
+    for known in (10, 8, 12, 10, 9):
+        _, memory = clip(way_of(known), memory, Clip(), steps=known)
+    cut, _ = clip(way_of(steps), memory, Clip(), steps=steps)
+    assert cut.tensors == way_of(steps).tensors
+
+
+def test_control_measured_by_the_sample_a_way_of_one_step_is_cut():
+    memory = Memory()
+    for known in (100, 80, 120, 100, 90):
+        # What stood here before: no steps, and no more for few samples.
+        _, memory = clip(way_of(known), memory, Clip())
+    memory = replace(memory, samples=(1,))
+    assert clip(way_of(1), memory, Clip())[0].tensors != way_of(1).tensors
+
+
+def test_way_of_many_steps_is_no_more_than_a_few_honest_ones():
+    memory = Memory()
+    for _ in range(9):
+        _, memory = clip(way_of(10), memory, Clip(), steps=10)
+    honest = safe_norm(way_of(100).tensors)
+    cut, _ = clip(way_of(100, 29 * honest), memory, Clip(), steps=100)
+    assert safe_norm(cut.tensors) < 4 * honest
+
+
+# ------------------------------------------------------------------ near
+
+
+def cloud(rng, samples=4, size=200):
+    return reply(*rng.normal(1.0, 1.0, size), samples=samples)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_step_of_alike_replies_is_their_exact_sum(seed):
+    rng = np.random.default_rng(seed)
+    replies = [cloud(rng, samples) for samples in (4, 3, 5, 4, 4, 4)]
+    found, plain = combine(replies, Near()), combine(replies, Mean())
+    assert np.array_equal(found.tensors["w"], plain.tensors["w"])
+    assert found.suspects == ()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_replies_that_push_in_one_direction_are_named_and_move_the_step_less(seed):
+    rng = np.random.default_rng(seed)
+    replies = [cloud(rng) for _ in range(8)] + [
+        reply(*np.full(200, -3.0), samples=4)
+    ] * 2
+    found, plain = combine(replies, Near()), combine(replies, Mean())
+    assert found.suspects == (8, 9)
+    assert mean_of(found).mean() > mean_of(plain).mean() + 0.3
+
+
+def test_step_of_few_replies_is_clipped():
+    replies = [reply(1.0), reply(1.0), reply(1.0), reply(-50.0)]
+    assert combine(replies, Near()).suspects == (3,)
+    assert combine(replies, Near()).tensors["w"].tolist() == [0.0]
