@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import (
     Order,
     Reply,
     Snapshot,
 )
-from stoilo.learn.core.tensors import mix
+from stoilo.learn.core.states import Stateful
+from stoilo.learn.core.tensors import Array, Tensors, mix
 from stoilo.learn.methods.base import (
     APPLY,
     LocalWork,
@@ -28,7 +31,7 @@ from stoilo.learn.methods.base import (
     derive_seed,
     shuffle,
 )
-from stoilo.learn.methods.optimizers import Optimizer
+from stoilo.learn.methods.optimizers import Optimizer, blend, cast_like
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,7 @@ class DownpourSettings:
         warmup: updates which one replica makes alone before the others begin.
         updates: pushes after which the training ends, however far the passes are; 0: none.
         seed: of the shuffling.
+        compensation: λ0 of `Compensation` for late pushes; 0: none. The paper's is 2.
     """
 
     passes: int
@@ -57,16 +61,18 @@ class DownpourSettings:
     warmup: int = 0
     seed: int = 0
     updates: int = 0
+    compensation: float = 0.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
         counts = (self.passes, self.batch, self.push)
-        if min(counts) < 1 or min(self.warmup, self.updates) < 0:
+        further = (self.warmup, self.updates, self.compensation)
+        if min(counts) < 1 or not all(number >= 0 for number in further):
             raise UsageError(
                 "STO-T040",
-                f"passes, batch and push {counts}, warmup {self.warmup} or updates"
-                f" {self.updates} do not describe a training",
-                hint="passes, batch and push ≥ 1, warmup and updates ≥ 0",
+                f"passes, batch and push {counts}, warmup, updates and"
+                f" compensation {further} do not describe a training",
+                hint="passes, batch and push ≥ 1, warmup, updates, compensation ≥ 0",
             )
 
     def cut(self, size: int, start: int) -> int:
@@ -86,6 +92,44 @@ class _Replica:
     flying: bool = False  # whether an order is out
 
 
+class Compensation(Stateful):
+    """What a late gradient would be now, to first order: DC-ASGD (Zheng et al. 2017, §4).
+
+    ``g + λ·g⊙g⊙(w - w₀)``, where ``w₀`` is what the gradient is of, ``λ = λ0/√(M + ε)`` and
+    ``M ← m·M + (1-m)·g²``: λ is made anew of λ0 for each push. ``w₀`` comes with the order,
+    so that a replica never seen before is like any other.
+    """
+
+    kept = Stateful.kept | {"_squares": dict[str, Array]}
+
+    def __init__(
+        self, strength: float, *, kept: float = 0.95, epsilon: float = 1e-7
+    ) -> None:
+        self.strength = strength
+        self.share_kept = kept
+        self.epsilon = epsilon
+        self._squares: dict[str, Array] = {}
+
+    def correct(
+        self, gradient: Tensors, base: Tensors, now: Tensors
+    ) -> dict[str, Array]:
+        """Return the gradient at `base` as it would be at `now`; strength 0: as it is."""
+        if not self.strength:
+            return dict(gradient)
+        return {
+            name: self._move(name, g, now[name] - base[name])
+            for name, g in gradient.items()
+        }
+
+    def _move(self, name: str, slope: Array, way: Array) -> Array:
+        square = slope * slope
+        mean = self._squares[name] = blend(
+            self._squares.get(name), square, self.share_kept
+        )
+        factor = self.strength / np.sqrt(mean + self.epsilon)
+        return cast_like(slope + factor * square * way, slope)
+
+
 class Downpour(MethodBase):
     """Gradients of many replicas, applied as they come."""
 
@@ -94,7 +138,7 @@ class Downpour(MethodBase):
         "_waiting": list[str],
         "_replicas": dict[str, _Replica],
     }
-    parts = ("optimizer",)
+    parts = ("optimizer", "_compensation")
 
     def __init__(
         self,
@@ -110,6 +154,7 @@ class Downpour(MethodBase):
         self._replicas = {str(part): _Replica() for part in range(len(parts))}
         self._waiting = list(self._replicas)
         self._updates = 0
+        self._compensation = Compensation(settings.compensation)
 
     @property
     def finished(self) -> bool:
@@ -155,7 +200,7 @@ class Downpour(MethodBase):
             replica.tries += 1
             self._give_again(name)
             return Outcome(applied=False, epoch=epoch)
-        self._push(reply, weight)
+        self._push(order, reply, weight)
         self._go_on(name)
         return Outcome(applied=True, epoch=epoch, ended=self.epoch > before)
 
@@ -202,7 +247,7 @@ class Downpour(MethodBase):
         if replica.done < self.settings.passes:
             self._waiting.append(name)
 
-    def _push(self, reply: Reply, weight: float) -> None:
+    def _push(self, order: Order, reply: Reply, weight: float) -> None:
         """Apply a push; a stale one's *step* is damped, whatever the optimiser scales.
 
         Buffers follow by the share of one replica.
@@ -210,6 +255,10 @@ class Downpour(MethodBase):
         now, share = self._snapshot, 1.0 - weight / len(self._parts)
         # The whole step is damped, not the gradient: Adagrad would scale that back.
         moved = self._move_by(self.optimizer, reply.tensors)
+        gradient = self._compensation.correct(
+            reply.tensors, order.snapshot.parameters, now.parameters
+        )
+        moved = self.optimizer.step(now.parameters, gradient)
         self._snapshot = Snapshot(
             now.version + 1,
             moved if weight == 1.0 else mix(moved, now.parameters, weight),
