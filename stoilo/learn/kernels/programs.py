@@ -21,6 +21,17 @@ __all__ = [
 ]
 
 
+def fill(kernel):
+    """Return a kernel with zeros for the parameters to which it adds nothing."""
+
+    def function(parameters, x, y):
+        loss, sums = kernel(parameters, x, y)
+        rest = {n: np.zeros_like(a) for n, a in parameters.items() if n not in sums}
+        return loss, {**sums, **rest}
+
+    return function
+
+
 def gram(parameters, x, y):
     """Return ``XᵀX``, ``Xᵀy`` and the number of samples; half the squares as the loss."""
     rest = x @ parameters["theta"] - y

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Unpack
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from stoilo.learn.core.models import ArrayModel
 from stoilo.learn.core.orders import Reply, Snapshot
 from stoilo.learn.core.states import Stateful
 from stoilo.learn.core.tensors import Array, Tensors
+from stoilo.learn.kernels.programs import fill
 from stoilo.learn.methods.synchronous import (
     Synchronous,
     SynchronousSettings,
@@ -37,7 +38,7 @@ class Program:
     Attributes:
         start: name → array of doubles: what is looked for, and room for what parts add.
         kernel: ``(parameters, x, y) -> (loss, name → array)``; travels as source. The
-            arrays have names and shapes of `start`.
+            arrays have names and shapes of `start`, not necessarily all of them.
         step: ``(parameters, what all parts added) -> what changes``; runs here.
         rounds: how often.
         update: puts two parts' arrays together, zeros being neutral; their sum when None.
@@ -51,7 +52,8 @@ class Program:
 
     def model(self) -> ArrayModel:
         """Return what volunteers get."""
-        return ArrayModel(self.start, self.kernel)
+        make: Any = fill  # untyped: it travels as source
+        return ArrayModel(self.start, make(self.kernel))
 
     def method(self, start: Snapshot, parts: Sequence[int]) -> Synchronous:
         """Return the pure method; `parts` are their numbers of samples."""

@@ -3,14 +3,24 @@
 import numpy as np
 import pytest
 
+from stoilo.client.capture import capture_task
 from stoilo.client.capture.modules import capture_calls
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import from_node
+from stoilo.core.types import RunStatus
 from stoilo.learn.core.orders import Reply
-from stoilo.learn.kernels import programs
-from stoilo.learn.paracel.clusters import kmeans
-from stoilo.learn.paracel.linear import conjugate_ridge
+from stoilo.learn.kernels import array_models, programs
+from stoilo.learn.paracel.clusters import kmeans, word_count
+from stoilo.learn.paracel.factors import alternating, tall_svd
+from stoilo.learn.paracel.graphs import pagerank
+from stoilo.learn.paracel.linear import conjugate_ridge, lasso, sparse_logistic
 from stoilo.learn.paracel.program import train
 from stoilo.learn.trainers.options import TrainerOptions
 from stoilo.policies.gate import GateRequest, judge
+from stoilo.policies.levels import load_level
+from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
+from stoilo.sandbox.process.run import run_task
+from stoilo.sandbox.process.supervisor import Jail
 from tests.learn.paracel.conftest import on_threads, on_workers
 
 
@@ -21,6 +31,40 @@ def test_gate_admits_every_kernel_at_the_level_of_arrays(name):
     verdict = judge(GateRequest(captured.task_module.encode(), entry=captured.entry))
     assert verdict.admitted
     assert verdict.lowest_level in {"pure", "numeric"}
+
+
+PROGRAMS = [
+    (lasso(4, 0.1), False),
+    (sparse_logistic(4, 1.0, 1), False),
+    (conjugate_ridge(4, 1.0), False),
+    (kmeans(np.eye(4)), False),
+    (tall_svd(4), False),
+    (word_count(9), True),
+    (pagerank(9), True),
+    (alternating(np.ones((9, 2)), np.ones((9, 2)), 1.0), True),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("program", "whole"), PROGRAMS)
+def test_jail_runs_every_kernel_as_here(program, whole):
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 9, (8, 2)) if whole else rng.standard_normal((8, 4))
+    model, data = program.model(), {"x": x, "y": rng.integers(0, 2, 8) * 1.0}
+    call = {"parameters": model.parameters, "buffers": {}, "data": data, "rows": None}
+    call |= {"settings": {}, "version": 0, **model.constants()}
+    task = capture_task(array_models.gradient, call, None, None)
+    request = TaskRequest(task.task_module, task.entry, task.arguments, task.blobs)
+    level = load_level("numeric")
+    jail = Jail(level, TASK_JOB)
+    try:
+        outcome = run_task(jail, request, level.default_limits())
+    finally:
+        jail.close()
+    assert outcome.status is RunStatus.OK, outcome.error
+    found = from_node(skeleton.decode(outcome.value))["tensors"]
+    for name, want in program.kernel(model.parameters, x, data["y"])[1].items():
+        assert np.allclose(found[name], want)
 
 
 def problem():
