@@ -61,6 +61,11 @@ EXPECTED = {
     ],
     "howto/choose-a-codec.md": ["four bits: True"],
     "howto/run-a-parameter-server.md": ["learnt: True", "best: True", "workers: True"],
+    "howto/write-a-paracel-program.md": [
+        "zeros: [2, 3]",
+        "variance: True",
+        "the same: True",
+    ],
     "howto/write-validators.md": ["2.5"],
     "howto/check-source-before-sending.md": ["def task(call)", "3"],
     "howto/read-errors.md": ["2.5"],

@@ -1,0 +1,41 @@
+"""PageRank against the solution of its equations; ranks that are lost where links end."""
+
+import numpy as np
+import pytest
+
+from stoilo.learn.paracel.graphs import pagerank
+
+PAGES = 30
+
+
+def web(seed):
+    """Links with weights; pages 0 to 2 have none."""
+    rng = np.random.default_rng(seed)
+    links = np.stack([rng.integers(3, PAGES, 150), rng.integers(0, PAGES, 150)], axis=1)
+    return links, rng.uniform(0.5, 2.0, 150)
+
+
+def solved(links, weights, *, idle):
+    """Solve ``r = (1 - d)/n + d P r``; what idle pages hold goes to all, or is lost."""
+    matrix = np.zeros((PAGES, PAGES))
+    np.add.at(matrix, (links[:, 1], links[:, 0]), weights)
+    out = matrix.sum(0)
+    matrix = matrix / np.where(out > 0, out, 1.0)
+    matrix[:, out == 0] = 1.0 / PAGES if idle else 0.0
+    return np.linalg.solve(np.eye(PAGES) - 0.85 * matrix, np.full(PAGES, 0.15 / PAGES))
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_ranks_solve_their_equations(seed, run):
+    links, weights = web(seed)
+    rank = (await run(pagerank(PAGES, 150), links, weights))["rank"]
+    assert np.abs(rank - solved(links, weights, idle=True)).max() < 1e-11
+    assert abs(rank.sum() - 1.0) < 1e-12
+    lost = solved(links, weights, idle=False)
+    assert lost.sum() < 0.95
+
+
+async def test_few_rounds_are_not_enough(run):
+    links, weights = web(0)
+    rank = (await run(pagerank(PAGES, 2), links, weights))["rank"]
+    assert np.abs(rank - solved(links, weights, idle=True)).max() > 1e-4
