@@ -136,7 +136,8 @@ _HOMES = {
     "methods.lbfgs": "Rules",
     "methods.logistic": "LogisticSettings",
     "methods.optimizers": "AdaDelta Adagrad Adam Momentum RmsProp "
-    "Sgd TorchOptimizer",
+    "Sgd TorchOptimizer Yogi",
+    "methods.rules": "CentredClipping Clip CoordinateMedian Krum Mean Near TrimmedMean",
     "methods.sandblaster": "SandblasterSettings",
     "methods.schedules": "Cosine StepDecay TorchSchedule WarmUp",
     "methods.synchronous": "LargeMinibatchSettings SynchronousSettings",

@@ -254,11 +254,10 @@ class Downpour(MethodBase):
         """
         now, share = self._snapshot, 1.0 - weight / len(self._parts)
         # The whole step is damped, not the gradient: Adagrad would scale that back.
-        moved = self._move_by(self.optimizer, reply.tensors)
         gradient = self._compensation.correct(
             reply.tensors, order.snapshot.parameters, now.parameters
         )
-        moved = self.optimizer.step(now.parameters, gradient)
+        moved = self._move_by(self.optimizer, gradient)
         self._snapshot = Snapshot(
             now.version + 1,
             moved if weight == 1.0 else mix(moved, now.parameters, weight),
