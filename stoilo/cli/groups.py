@@ -160,6 +160,14 @@ def boinc() -> None:
     """Volunteers' accounts, computers and programs of a project."""
 
 
+_LEARN = {"shard": ("learn", "Serve a shard of the parameter store.")}
+
+
+@click.group(cls=TableGroup, table=command_table(_LEARN))
+def learn() -> None:
+    """What training needs beside a project: the parameter store on the network."""
+
+
 _FLAVOR = {
     "id": ("flavor:identify", "Print the identifiers of a manifest."),
     "show": ("flavor", "Show a flavor, or list the shipped ones."),

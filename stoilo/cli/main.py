@@ -22,6 +22,7 @@ COMMANDS = {
     "demo": ("demo.command", "Show the whole path on this machine, and check it."),
     "up": ("up", "Run a server, with local volunteers if asked."),
     "task": ("task", "Submit, watch and cancel tasks."),
+    "learn": ("groups", "Serve a part of a training's parameters."),
     "policy": ("policy", "Check source against a level, show levels."),
     "sandbox": ("sandbox", "Run code in the jail."),
     "flavor": ("groups", "Name frozen dependency sets."),
@@ -36,7 +37,7 @@ COMMANDS = {
     "explain": ("explain", "Say what a code means, or what levels make of a source."),
 }
 _EXTRAS = {
-    "sandbox": "executor",
+    **dict.fromkeys(("sandbox", "learn"), "executor"),
     **dict.fromkeys(("demo", "up", "account", "boinc", "backup", "restore"), "server"),
 }
 

@@ -14,7 +14,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 from pathlib import Path
 
@@ -30,7 +30,8 @@ from stoilo.sandbox.language.runtime import TaskPrinter, prepare_runtime
 from stoilo.sandbox.process.task_job import EndedError, find_entry, load_source
 
 _PRINTED = 10_000  # characters; nobody reads them
-MakeShard = Callable[[p.OpenShard], LocalShard]
+Opening = p.OpenShard | p.OpenVectors
+MakeShard = Callable[[Opening], Shard | VectorShard]
 
 
 def load_function(name: str, source: str, entry: str, digest: str) -> UpdateFunction:
@@ -58,13 +59,16 @@ def load_function(name: str, source: str, entry: str, digest: str) -> UpdateFunc
     return UpdateFunction(name, apply, digest, level, source, entry)
 
 
-def open_shard(request: p.OpenShard) -> LocalShard:
+def load_functions(sources: Iterable[p.FunctionSource]) -> list[UpdateFunction]:
+    """Return functions that travelled; see `load_function`."""
+    return [load_function(f.name, f.source, f.entry, f.digest) for f in sources]
+
+
+def open_shard(request: Opening) -> Shard | VectorShard:
     """Return the shard that a request names; raises what loading and opening do."""
-    functions = [
-        load_function(one.name, one.source, one.entry, one.digest)
-        for one in request.functions
-    ]
-    return LocalShard(Path(request.path), functions)
+    if isinstance(request, p.OpenVectors):
+        return LocalVectors(request.size, Path(request.path))
+    return LocalShard(Path(request.path), load_functions(request.functions))
 
 
 def serve(connection: socket.socket, make: MakeShard = open_shard) -> None:
@@ -75,10 +79,8 @@ def serve(connection: socket.socket, make: MakeShard = open_shard) -> None:
             response: p.Response = p.Answer(encode(None))
             try:
                 match held, request:
-                    case None, p.OpenShard():
+                    case None, p.OpenShard() | p.OpenVectors():
                         held = make(request)
-                    case None, p.OpenVectors(path, size):
-                        held = LocalVectors(size, Path(path))
                     case None, _:
                         raise TrustError("STO-T038", "a shard is opened first")
                     case shard, _:

@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.store.functions import UpdateFunction, built_in
+from stoilo.learn.store.place import ShardPlace
 from stoilo.learn.store.protocol import Cell, Push
 from stoilo.learn.store.remote import RemoteShard
 from stoilo.learn.store.shards import LocalShard, Shard
@@ -168,6 +169,35 @@ class ParameterServer:
         for shard in leaving.values():
             shard.close()
         return server
+
+    @classmethod
+    def connect(
+        cls,
+        places: Sequence[ShardPlace],  # the shards on the network, always in this order
+        # Update functions besides the built-in ones
+        functions: Iterable[UpdateFunction] = (),
+        *,
+        # How long to wait for a shard that is being started again, each of five times
+        patience_s: float = 60.0,
+    ) -> Self:
+        """Open shards that `stoilo learn shard` serves; others may have them open, too.
+
+        Raises:
+            DeniedError: ``STO-R001``, a token is not the shard's.
+            TrustError: ``STO-T038``, an address answers with another certificate.
+            UnreachableError: ``STO-T037``, nobody answers.
+        """
+        known = tuple(functions)
+        shards = {
+            f"shard{index}": RemoteShard(place, known, takeover_s=patience_s)
+            for index, place in enumerate(places)
+        }
+        try:
+            return cls(shards, known)
+        except BaseException:
+            for shard in shards.values():
+                shard.close()
+            raise
 
     def close(self) -> None:
         """Close all shards."""

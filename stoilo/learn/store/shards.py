@@ -84,7 +84,11 @@ class LocalShard(Shard):
     """A shard in memory and (with a path) in a file; any thread may call."""
 
     def __init__(
-        self, path: Path | None = None, functions: Iterable[UpdateFunction] = ()
+        self,
+        path: Path | None = None,
+        functions: Iterable[UpdateFunction] = (),
+        *,
+        is_shared: bool = False,  # clients bring their functions later: `admit`
     ) -> None:
         """Open or make the shard.
 
@@ -100,7 +104,20 @@ class LocalShard(Shard):
         self._file: sqlite3.Connection | None = None
         self._held = -1
         if path is not None:
-            self._open(path)
+            self._open(path, is_shared=is_shared)
+
+    def admit(self, functions: Iterable[UpdateFunction]) -> None:
+        """Let pushes name these, too; raises ``STO-T012`` for another one of a name."""
+        with self._lock:
+            fresh = {f.name: f for f in functions}
+            known = {name: f.digest for name, f in self._functions.items()}
+            if self._file is not None:
+                known |= _digests(self._file)
+            for name, one in fresh.items():
+                _check_same(name, one, known.get(name, one.digest))
+            if self._file is not None:
+                _note_functions(self._file, fresh.values())
+            self._functions |= fresh
 
     def close(self) -> None:
         """Close the file; all that was acknowledged is in it."""
@@ -185,32 +202,46 @@ class LocalShard(Shard):
         with damaged("parameter shard"), transaction(file):
             file.executemany("INSERT OR REPLACE INTO cell VALUES (?, ?)", rows)
 
-    def _open(self, path: Path) -> None:
+    def _open(self, path: Path, *, is_shared: bool) -> None:
         self._held = lock_file(path.with_suffix(".lock"))
         try:
             with damaged("parameter shard"):
                 self._file = connect(path)
-                self._load(self._file)
+                self._load(self._file, is_shared=is_shared)
         except BaseException:
             self.close()
             raise
 
-    def _load(self, file: sqlite3.Connection) -> None:
+    def _load(self, file: sqlite3.Connection, *, is_shared: bool) -> None:
         file.executescript(_SCHEMA)
-        for name, digest in file.execute("SELECT name, digest FROM function"):
-            known = self._functions.get(name)
-            if known is None or known.digest != digest:
-                raise UsageError(
-                    "STO-T012",
-                    f"the shard was made with another update function {name[:40]!r}",
-                )
-        with transaction(file):
-            file.executemany(
-                "INSERT OR IGNORE INTO function VALUES (?, ?)",
-                [(f.name, f.digest) for f in self._functions.values()],
-            )
+        for name, digest in _digests(file).items():
+            if name in self._functions or not is_shared:
+                _check_same(name, self._functions.get(name), digest)
+        _note_functions(file, self._functions.values())
         for key, body in file.execute("SELECT key, body FROM cell"):
             self._cells[key] = values.decode(body, Cell)
+
+
+def _digests(file: sqlite3.Connection) -> dict[str, str]:
+    return dict(file.execute("SELECT name, digest FROM function"))
+
+
+def _note_functions(
+    file: sqlite3.Connection, functions: Iterable[UpdateFunction]
+) -> None:
+    with damaged("parameter shard"), transaction(file):
+        file.executemany(
+            "INSERT OR IGNORE INTO function VALUES (?, ?)",
+            [(f.name, f.digest) for f in functions],
+        )
+
+
+def _check_same(name: str, known: UpdateFunction | None, digest: str) -> None:
+    if known is None or known.digest != digest:
+        raise UsageError(
+            "STO-T012",
+            f"the shard was made with another update function {name[:40]!r}",
+        )
 
 
 def _encode(cell: Cell) -> bytes:

@@ -10,8 +10,9 @@ import pytest
 
 from stoilo.core.errors import StoiloError, TrustError, UnreachableError, UsageError
 from stoilo.learn.store import process, protocol, values
+from stoilo.learn.store.client import child_environment
 from stoilo.learn.store.protocol import Change, Push
-from stoilo.learn.store.remote import RemoteShard, child_environment
+from stoilo.learn.store.remote import RemoteShard
 from stoilo.learn.store.shards import LocalShard
 
 

@@ -1,0 +1,199 @@
+"""A shard as a network service: `stoilo learn shard`, one process, one file, many clients.
+
+DIR/shard.db         the cells, each acknowledged push
+DIR/vectors/NAME/    generations of a training's vectors
+DIR/connection.json  0600: address, token and CA; the token stays over restarts
+DIR/tls/             certificate of the service
+
+A stranger gets a handshake, one frame of at most `TOKEN_BYTES` and `GREETING_S` seconds; only
+so many of them at a time. Who has the token is the project's own: he gets the protocol of
+`process`, one thread a stream. Cells are one shard that all clients share; vectors belong
+to the stream that opened them, and its end frees their files for the next one.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from stoilo.core import frames
+from stoilo.core.errors import StoiloError, TrustError, UsageError
+from stoilo.core.files import write_durably
+from stoilo.core.listen import bracket, listen, parse_address
+from stoilo.learn.store import protocol as p
+from stoilo.learn.store.place import (
+    CONNECTION_FILE,
+    TOKEN_BYTES,
+    ShardPlace,
+    read_place,
+)
+from stoilo.learn.store.process import load_functions, serve
+from stoilo.learn.store.shards import LocalShard, Shard
+from stoilo.learn.store.values import encode
+from stoilo.learn.store.vectors import LocalVectors, VectorShard
+from stoilo.server.tls import LOCAL_NAMES, ensure_tls
+
+GREETING_S = 10.0  # what a handshake, and then the token, may take
+STRANGERS = 32  # who may be greeted at a time; others are hung up on
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+_ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}  # s, s, times
+T = TypeVar("T")
+
+
+class Shared(Shard):
+    """The cells as one stream has them: its end closes nothing."""
+
+    def __init__(self, shard: LocalShard) -> None:
+        self._shard = shard
+
+    def ask(self, command: p.Command[T]) -> T:
+        """Do a command; see `Shard.ask`."""
+        return self._shard.ask(command)
+
+    def close(self) -> None:
+        """Leave the file open: others have it, too."""
+
+
+class Taken(LocalVectors):
+    """Vectors as the one stream has them that took their name."""
+
+    def __init__(self, size: int, folder: Path, taken: set[str]) -> None:
+        if folder.name in taken:
+            raise UsageError("STO-T023", f"vectors {folder.name!r} are being used")
+        super().__init__(size, folder)
+        self._name, self._taken = folder.name, taken
+        taken.add(folder.name)
+
+    def close(self) -> None:
+        """Close the files and give up the name."""
+        super().close()
+        self._taken.discard(self._name)
+
+
+class ShardService:
+    """The shard of a folder, and the port at which it is served."""
+
+    def __init__(self, data: Path, address: str, names: tuple[str, ...] = ()) -> None:
+        """Open the file and bind the port; `names`: more of the machine's, for TLS.
+
+        Raises:
+            UsageError: ``STO-T023``, another process serves the folder; ``STO-R090``.
+            InternalError: ``STO-U006``, the port is taken.
+        """
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._data = data
+        self._shard = LocalShard(data / "shard.db", is_shared=True)
+        try:
+            self._listener = listen(address)
+            self._listener.listen()
+            self.place = self._describe(parse_address(address).host, names)
+        except BaseException:
+            self.close()
+            raise
+        self._lock, self._taken = threading.Lock(), set[str]()
+        self._strangers = threading.BoundedSemaphore(STRANGERS)
+
+    def _describe(self, host: str, names: tuple[str, ...]) -> ShardPlace:
+        """Make certificate and connection file; the token of an earlier start stays."""
+        tls = ensure_tls(
+            self._data / "tls", datetime.now(UTC), (*LOCAL_NAMES, host, *names)
+        )
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.minimum_version = ssl.TLSVersion.TLSv1_3
+        folder = self._data / "tls"
+        self._context.load_cert_chain(folder / "server.pem", folder / "server.key")
+        path, port = self._data / CONNECTION_FILE, self._listener.getsockname()[1]
+        token = read_place(path).token if path.exists() else ""
+        where = f"{bracket([*names, host][0])}:{port}"
+        place = ShardPlace(where, token or secrets.token_urlsafe(32), tls.ca.decode())
+        write_durably(path, msgspec.json.encode(place) + b"\n", mode=0o600)
+        return place
+
+    def run(self) -> None:
+        """Serve until the listener is closed, each stream in a thread."""
+        while True:
+            stream, _ = self._listener.accept()
+            if not self._strangers.acquire(blocking=False):
+                stream.close()
+                continue
+            threading.Thread(target=self._attend, args=(stream,), daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more streams and close the file; what is being applied ends first."""
+        if hasattr(self, "_listener"):
+            self._listener.close()
+        self._shard.close()
+
+    def _attend(self, plain: socket.socket) -> None:
+        try:
+            stream = self._greet(plain)
+        except (OSError, StoiloError):  # a stranger: nobody to tell
+            plain.close()
+            return
+        finally:
+            self._strangers.release()
+        with stream:
+            try:
+                serve(stream, self.open)
+            except (OSError, TrustError):  # the other side is gone, or talks nonsense
+                return
+
+    def _greet(self, plain: socket.socket) -> socket.socket:
+        """Return the stream of one who has the token; raises for everybody else."""
+        _keep_alive(plain)
+        plain.settimeout(GREETING_S)
+        stream = self._context.wrap_socket(plain, server_side=True)
+        try:
+            _check_token(stream, self.place.token)
+        except BaseException:
+            stream.close()
+            raise
+        stream.settimeout(None)
+        return stream
+
+    def open(self, request: p.OpenShard | p.OpenVectors) -> Shard | VectorShard:
+        """Return what a stream asked for; no client names a path of this machine."""
+        if isinstance(request, p.OpenShard):
+            self._shard.admit(load_functions(request.functions))
+            return Shared(self._shard)
+        if not _NAME.fullmatch(request.path):
+            raise UsageError("STO-T040", f"{request.path[:40]!r} names no vectors")
+        folder = self._data / "vectors"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        with self._lock:
+            return Taken(request.size, folder / request.path, self._taken)
+
+
+def _check_token(
+    stream: socket.socket,
+    token: str,
+    now: Callable[[], float] = time.monotonic,
+) -> None:
+    deadline = now() + GREETING_S
+    given = frames.receive_frame(
+        stream, most=TOKEN_BYTES, code="STO-T038", header=8, deadline=deadline
+    )
+    if not hmac.compare_digest(given or b"", token.encode()):
+        refused = p.Refused("denied", "STO-R001", "the shard does not know this token")
+        p.send_frame(stream, refused)
+        raise TrustError("STO-T038", refused.message)
+    p.send_frame(stream, p.Answer(encode(None)))
+
+
+def _keep_alive(stream: socket.socket) -> None:
+    # A client whose machine vanished must not keep its vectors' files for ever.
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _ALIVE.items():
+        if hasattr(socket, name):
+            stream.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
