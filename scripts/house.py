@@ -4,7 +4,7 @@
 
 Prints a table of the product (`stoilo/**/*.py`; generated bindings left out) beside its
 goals and fails where a figure is beyond its limit. A limit above its goal is a debt: it
-is lowered, and raised only by what a whole new part needs (ADR 68: described libraries).
+is lowered, and raised only by what a whole new part needs (ADR 68: described libraries; 73 to 76: learning).
 """
 
 from __future__ import annotations
@@ -184,10 +184,10 @@ def measure() -> list[Row]:
 
 ENDLESS = float("inf")
 LIMITS: dict[str, tuple[float, float]] = {
-    "files": (0, 602),
-    "lines": (0, 124_500),
+    "files": (0, 624),
+    "lines": (0, 128_000),
     "median": (150, 250),
-    "long": (0, 5),
+    "long": (0, 6),
     "comments": (4.0, ENDLESS),
     "full": (0, 20),
     "server": (0, 12),
@@ -195,7 +195,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "pairs": (0, 0),
     "base": (0, 61),
     "codes": (0, 300),
-    "commands": (0, 62),
+    "commands": (0, 63),
 }
 """What may not be exceeded, low to high."""
 

@@ -169,13 +169,16 @@ def learn() -> None:
 
 
 _FLAVOR = {
-    "id": ("flavor:identify", "Print the identifiers of a manifest."),
-    "show": ("flavor", "Show a flavor, or list the shipped ones."),
-    "lock": ("freezing", "Let pip choose a flavor's wheels for this machine."),
-    "build": ("freezing", "Freeze a flavor: its tree, and a release's files."),
-    "compare": ("freezing", "Compare a build with its manifest or another."),
-    "describe": ("describing", "Draft a library's file from an installed package."),
-    "check": ("describing", "Hold a library's file against what is installed."),
+    "id": ("flavor.naming:identify", "Print the identifiers of a manifest."),
+    "show": ("flavor.naming", "Show a flavor, or list the shipped ones."),
+    "lock": ("flavor.freezing", "Let pip choose a flavor's wheels for this machine."),
+    "build": ("flavor.freezing", "Freeze a flavor: its tree, and a release's files."),
+    "compare": ("flavor.freezing", "Compare a build with its manifest or another."),
+    "describe": (
+        "flavor.describing",
+        "Draft a library's file from an installed package.",
+    ),
+    "check": ("flavor.describing", "Hold a library's file against what is installed."),
 }
 
 

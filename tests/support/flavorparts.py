@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from stoilo.cli.freezing import find_manifest
+from stoilo.cli.flavor.freezing import find_manifest
 from stoilo.flavors.build import build_flavor
 from stoilo.flavors.freeze import PACKAGE
 from stoilo.signer.development.changes import publish_programs

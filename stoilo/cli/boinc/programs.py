@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from stoilo.cli.freezing import find_manifest
+from stoilo.cli.flavor.freezing import find_manifest
 from stoilo.cli.output import DATA, JSON, now, say
 from stoilo.core.errors import UsageError
 from stoilo.core.frozen_tree import platform_name

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from stoilo.cli.freezing import find_manifest
+from stoilo.cli.flavor.freezing import find_manifest
 from stoilo.cli.keys import read_small
 from stoilo.cli.output import FILE, FOLDER, JSON, say
 from stoilo.cli.release.ceremony_folder import read_floors

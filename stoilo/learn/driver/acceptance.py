@@ -26,8 +26,8 @@ from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Order, Reply, refuse_answer
 from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Form, Tensors, add, forms_of, safe_norm
-from stoilo.learn.driver.transport import is_near_in_copies
 from stoilo.learn.driver.probing import Look, count_steps, look_at, runs_here
+from stoilo.learn.driver.transport import is_near_in_copies
 from stoilo.learn.kernels import checks
 from stoilo.learn.methods import robust
 from stoilo.learn.methods.buffers import BufferBounds, keep_buffers

@@ -15,8 +15,7 @@ from typing import Any
 
 from stoilo.client.capture import capture_task
 from stoilo.learn.kernels import checks
-from stoilo.sandbox.process import task_job
-from stoilo.server.validation import native
+from stoilo.sandbox.process import own_checks, task_job
 
 __all__ = ["render", "render_checks"]
 
@@ -40,7 +39,7 @@ def render() -> str:
 
 
 def render_checks() -> str:
-    """Return the text of `native.CHECKS_FILE`: validator modules without their literals."""
+    """Return the text of `own_checks.CHECKS_FILE`: validator modules without their literals."""
     expected, told = {"tensors": {}, "buffers": {}}, {"codec": "compressed"}
     check = checks.make_check(expected, told)
     comparators = (None, checks.are_alike, checks.make_comparator({"w": ()}, told))
@@ -48,8 +47,8 @@ def render_checks() -> str:
         capture_task(_answer, {}, check, alike).validator_module
         for alike in comparators
     ]
-    bare = [native.LITERAL.sub(r"\1 = None", text) for text in texts]
-    return native.CHECKS_BREAK.join(bare)
+    bare = [own_checks.LITERAL.sub(r"\1 = None", text) for text in texts]
+    return own_checks.CHECKS_BREAK.join(bare)
 
 
 def _answer(kwargs: Mapping[str, object]) -> Mapping[str, object]:
@@ -62,6 +61,6 @@ def _capture(kernels: Any, name: str, constants: Mapping[str, object]) -> str:
 
 if __name__ == "__main__":
     Path(task_job.__file__).with_name(task_job.KEPT_FILE).write_text(render(), "utf-8")
-    Path(native.__file__).with_name(native.CHECKS_FILE).write_text(
+    Path(own_checks.__file__).with_name(own_checks.CHECKS_FILE).write_text(
         render_checks(), "utf-8"
     )

@@ -17,9 +17,9 @@ from stoilo.learn.core.models import Model, TorchModel
 from stoilo.learn.core.orders import Method
 from stoilo.learn.driver.transport import Transport, TransportName
 from stoilo.learn.methods.base import MethodBase
+from stoilo.learn.methods.rules import Clip
 from stoilo.learn.methods.sandblaster import Sandblaster
 from stoilo.learn.methods.schedules import Schedule
-from stoilo.learn.methods.rules import Clip
 from stoilo.learn.trainers.epochs import EpochMetrics
 from stoilo.learn.trainers.watching import Watching
 

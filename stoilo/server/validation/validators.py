@@ -19,6 +19,7 @@ from stoilo.core.statement import parse_statement
 from stoilo.core.types import RunLimits
 from stoilo.executor.verifier.admission import check_validator_module
 from stoilo.policies.levels import load_level
+from stoilo.sandbox.process.own_checks import judge
 from stoilo.sandbox.process.report import JailStatus
 from stoilo.sandbox.process.supervisor import Jail
 from stoilo.sandbox.process.warm_jails import (
@@ -26,7 +27,6 @@ from stoilo.sandbox.process.warm_jails import (
     WarmJails,
     memory_for_zygotes,
 )
-from stoilo.server.validation.native import judge
 
 if TYPE_CHECKING:
     from stoilo.executor.verifier.host_verifier import JailRunner
@@ -152,7 +152,8 @@ class Validators:
         if not call.entry:
             return decide_default(call)
         program = call.program
-        known = judge(program.source, program.level, call.op, call.entry, call.values)
+        modules = frozenset(load_level(program.level).modules)
+        known = judge(program.source, modules, call.op, call.entry, call.values)
         if known is not None:
             return known
         request = encode(

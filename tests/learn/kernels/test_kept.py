@@ -10,11 +10,10 @@ from stoilo.core.types import RunStatus
 from stoilo.learn.kernels import array_models, kept
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.transformer import compile_source
-from stoilo.sandbox.process import task_job
+from stoilo.sandbox.process import own_checks, task_job
 from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
-from stoilo.server.validation import native
 
 LEVEL = load_level("numeric")
 
@@ -52,7 +51,7 @@ def test_committed_texts_are_what_capture_writes():
 
 
 def test_committed_checks_are_what_capture_writes():
-    committed = Path(native.__file__).with_name(native.CHECKS_FILE)
+    committed = Path(own_checks.__file__).with_name(own_checks.CHECKS_FILE)
     assert committed.read_text("utf-8") == kept.render_checks(), (
         "out of date: run python -m stoilo.learn.kernels.kept"
     )

@@ -22,7 +22,6 @@ from typing import Any, Final
 from stoilo.core.codec.nodes import Ndarray, Node, from_node, item_bytes
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import StoiloError
-from stoilo.policies.levels import load_level
 
 CHECKS_FILE, CHECKS_BREAK = "checks.txt", "\f\n"
 MOST_BYTES: Final = 128 << 20  # of the arrays that a check decodes at once
@@ -40,18 +39,22 @@ Check = Callable[..., bool]
 
 
 def judge(
-    source: bytes, level: str, op: str, entry: str, values: tuple[bytes, ...]
+    source: bytes,
+    modules: frozenset[str],
+    op: str,
+    entry: str,
+    values: tuple[bytes, ...],
 ) -> bool | None:
     """Return the verdict of our own check, None where a jail has to be asked.
 
     Args:
         source: the validator module (untrusted).
-        level: the policy level at which it would run.
+        modules: what the level at which it would run lets in.
         op: ``init`` or ``compare``.
         entry: the function's name.
         values: encoded and hostile, as many as `op` takes.
     """
-    checks = _find_checks(source, level)
+    checks = _find_checks(source, modules)
     if entry != _SCOPE[op] or entry not in checks:
         return None
     if len(values) != (1 if op == "init" else 2):
@@ -91,11 +94,11 @@ def _are_arrays(node: Node) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _find_checks(source: bytes, level: str) -> Mapping[str, Check]:
+def _find_checks(source: bytes, modules: frozenset[str]) -> Mapping[str, Check]:
     """Return the functions of a module of ours with its literals; {} of another."""
-    text, rules = source.decode(), load_level(level).modules
+    text = source.decode()
     code = _compile_checks().get(LITERAL.sub(r"\1 = None", text))
-    if code is None or not {"math", "numpy", "zlib"} <= rules.keys():
+    if code is None or not {"math", "numpy", "zlib"} <= modules:
         return {}
     try:
         literals = {name: _read_literal(word) for name, word in LITERAL.findall(text)}
@@ -115,7 +118,7 @@ def _find_checks(source: bytes, level: str) -> Mapping[str, Check]:
     return {name: scope[name] for name in _SCOPE.values() if name in scope}
 
 
-def _read_literal(text: str) -> Any:  # noqa: ANN401
+def _read_literal(text: str) -> Any:
     """Return what a literal (untrusted) holds; ValueError where it is anything else."""
     depth = deepest = 0
     for sign in re.findall(r"[{}()]", text):
@@ -129,14 +132,19 @@ def _read_literal(text: str) -> Any:  # noqa: ANN401
         raise ValueError from None
 
 
-def _check_literals(expected: Any, told: Any, forms: Any = None) -> None:  # noqa: ANN401
+def _check_literals(expected: Any, told: Any, forms: Any = None) -> None:
     """Raise where the arrays that are asked for are too many, or a block is."""
     every = [*expected["tensors"].values(), *expected["buffers"].values()]
     every += forms.values() if forms is not None else []
     if sum(item_bytes(kind) * math.prod(shape) for kind, shape in every) > MOST_BYTES:
         raise ValueError
-    if told is not None and told.get("block", 0) > MOST_BLOCK:
+    if told is not None and _largest_block(told) > MOST_BLOCK:
         raise ValueError
+
+
+def _largest_block(told: Mapping[str, Any]) -> int:
+    inner = [_largest_block(one) for one in told.values() if isinstance(one, dict)]
+    return max(told.get("block", 0), *inner, 0)
 
 
 @functools.cache

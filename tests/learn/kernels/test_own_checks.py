@@ -11,7 +11,8 @@ from stoilo.core.codec.nodes import Ndarray, item_bytes, to_node
 from stoilo.learn.core.tensors import Form
 from stoilo.learn.driver.acceptance import Expectation
 from stoilo.learn.kernels.encoding import pack
-from stoilo.server.validation import native
+from stoilo.policies.levels import load_level
+from stoilo.sandbox.process import own_checks
 from stoilo.server.validation.validators import (
     Call,
     ValidatorJails,
@@ -24,8 +25,10 @@ EXPECTED = Expectation(0, 3, FORMS, {"n": Form("int64", ())}, 0.0)
 TOLD = {
     "raw": None,
     "compressed": {"codec": "compressed"},
-    "ternary": {"codec": "ternary", "seed": 3, "block": 4},
+    "ternary": {"codec": "levels", "base": 3, "norm": "max", "seed": 3, "block": 4},
 }
+
+NUMERIC = frozenset(load_level("numeric").modules)
 
 
 def answer(user):
@@ -54,7 +57,9 @@ def encode(value):
 
 def ask(program, op, *values):
     entry = program.init_entry if op == "init" else program.compare_entry
-    return native.judge(program.source, program.level, op, entry, values)
+    return own_checks.judge(
+        program.source, frozenset(load_level(program.level).modules), op, entry, values
+    )
 
 
 @pytest.fixture(scope="module")
@@ -157,13 +162,13 @@ def test_literal_that_is_not_plain_or_too_much_goes_to_the_jail(literal):
     line = next(x for x in source.splitlines() if x.startswith(b"expected = "))
     swapped = source.replace(line, b"expected = " + literal)
     value = encode(make_answer("raw"))
-    assert native.judge(swapped, "numeric", "init", "init_valid", (value,)) is None
+    assert own_checks.judge(swapped, NUMERIC, "init", "init_valid", (value,)) is None
 
 
 def test_other_level_entry_or_value_goes_to_the_jail():
     program, value = make_program("raw"), encode(make_answer("raw"))
     assert ask(make_program("raw", level="pure"), "init", value) is None
-    assert native.judge(program.source, "numeric", "init", "arrive", (value,)) is None
+    assert own_checks.judge(program.source, NUMERIC, "init", "arrive", (value,)) is None
     assert ask(program, "init", b"no value") is None
     assert ask(program, "init", encode([[1]])) is None
     assert (
@@ -183,3 +188,15 @@ def test_comparison_of_a_value_without_the_form_goes_to_the_jail():
     assert (
         ask(program, "compare", value, encode(make_answer("raw", tensors={}))) is None
     )
+
+
+def test_block_beyond_bounds_inside_another_codec_goes_to_the_jail():
+    part = {"codec": "levels", "base": 3, "block": 1 << 40, "norm": "max", "seed": 3}
+    told = {"codec": "both", "first": part, "rest": {"codec": "raw"}, "seed": 3}
+    check = capture_task(answer, {}, EXPECTED.validator(told), None)
+    source, value = check.validator_module.encode(), encode(make_answer("raw"))
+    found = own_checks.judge(source, NUMERIC, "init", check.init_entry, (value,))
+    assert found is None
+    small = source.replace(str(1 << 40).encode(), b"4")
+    found = own_checks.judge(small, NUMERIC, "init", check.init_entry, (value,))
+    assert found is False

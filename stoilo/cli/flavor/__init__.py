@@ -1,0 +1,1 @@
+"""`stoilo flavor`: name, freeze and describe dependency sets."""
