@@ -4,7 +4,8 @@
 
 Prints a table of the product (`stoilo/**/*.py`; generated bindings left out) beside its
 goals and fails where a figure is beyond its limit. A limit above its goal is a debt: it
-is lowered, and raised only by what a whole new part needs (ADR 68: described libraries; 73 to 76: learning).
+is lowered, and raised only by what a whole new part needs (ADR 68: described libraries;
+ADR 73 to 76: learning).
 """
 
 from __future__ import annotations
