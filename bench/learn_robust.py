@@ -35,11 +35,11 @@ from stoilo.learn.driver.acceptance import Guard
 from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.robust import Memory, clip, combine
 from stoilo.learn.methods.rules import (
-    STEP_RULE,
     CentredClipping,
     Clip,
     CoordinateMedian,
     Mean,
+    Near,
     Rule,
 )
 from tests.support.learning import Digits, load_digits
@@ -49,7 +49,7 @@ PARTS, STEPS, BLOCK, RATE = 10, 120, 17, 1.0
 FALSE_CUTS, LOSS = 0.005, 0.03  # to reach
 RULES: dict[str, Rule] = {
     "mean, clipped": Mean(),
-    "default": STEP_RULE,
+    "near": Near(),
     "median": CoordinateMedian(),
     "centred": CentredClipping(),
 }

@@ -25,7 +25,7 @@ from stoilo.learn.methods.robust import (
     TrimmedMean,
     combine,
 )
-from stoilo.learn.methods.rules import STEP_RULE, Near
+from stoilo.learn.methods.rules import Near
 
 PARTS, WRONG, STEPS, RATE = 20, 2, 120, 1.0
 REACHED, LOST = 0.95, 0.5
@@ -143,7 +143,7 @@ def test_clipping_reaches_the_accuracy_under_every_attack(attack):
 @SLOW
 def test_two_of_ten_that_push_cost_three_points_at_most_and_ruin_the_clipped_mean():
     found = {}
-    for rule in (STEP_RULE, Mean()):
+    for rule in (Near(), Mean()):
         kept = [np.mean([push(rule, n, seed) for seed in range(5)]) for n in (0, 1, 2)]
         found[type(rule)] = kept[0] - np.array(kept[1:])
     assert max(found[Near]) <= LOSS

@@ -115,5 +115,5 @@ def check_name(part: Part, digest: str) -> None:
 
 def _map(file: str | Path) -> Array:
     # An array on the mapped bytes: the codec takes no subclass.
-    found: Array = np.load(file, mmap_mode="r", allow_pickle=False).view(np.ndarray)
+    found: Array = np.lib.format.open_memmap(file, mode="r").view(np.ndarray)
     return found

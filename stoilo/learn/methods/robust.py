@@ -6,9 +6,8 @@ gradient (its sum divided by its samples), so that parts may differ in size, and
 a *sum* over all samples that count, so that weights stay exact where nothing is wrong.
 
 No rule is proof against a majority. Medians, trimming and Krum also misjudge honest parts
-that differ much from each other (data split by class): they are to be asked for. Unless
-told, trainers let no answer in that is longer than `Clip` allows, and add a step of enough
-answers up by `Near`.
+that differ much from each other (data split by class), and change honest steps a little:
+they are to be asked for, while `Clip` is what trainers do unless told.
 """
 
 from __future__ import annotations

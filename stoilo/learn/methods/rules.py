@@ -73,7 +73,8 @@ class Near:
     A reply's distance is the median of those to the others, allowed more for the noise of
     few samples. Hosts that push in one direction, each as far as `Clip` lets it, lie far.
     So do honest parts of rare samples, or of data split by class: a step with such a part
-    counts all parts alike, whatever their sizes, and follows the rare one less.
+    counts all parts alike, whatever their sizes, and follows the rare one less. On the digits
+    some honest part is far in a third of the steps of five parts, in most of those of twenty.
 
     Attributes:
         factor: how many times the median distance is far.
@@ -88,4 +89,3 @@ Rule: TypeAlias = (
     Mean | Near | Clip | CoordinateMedian | TrimmedMean | Krum | CentredClipping
 )
 DEFAULT_RULE: Rule = Clip()
-STEP_RULE: Rule = Near()  # what trainers do with a whole step

@@ -49,8 +49,8 @@ class DPBGDOptions(TrainerOptions):
             to hosts that have nothing else to do; 0: never.
         reduction: whether the loss is a mean over samples or their sum; what the loss
             itself says (torch's classes do), else the mean, when None.
-        rule: how a step's answers are added up; `robust.Near` when None: exact unless some
-            of five or more lie far from all others.
+        rule: how a step's answers are added up; the exact weighted sum when None, as one
+            machine would; `Near` where hosts may push together.
     """
 
     steps_per_epoch: int = 1
@@ -153,7 +153,7 @@ class DPBGDTrainer(Trainer):
             seed=self.options.seed + start.version,
             bn_momentum=find_momentum(self._module, self.parts[0]),
         )
-        combine = combine_by(self.options.rule, self.options)
+        combine = combine_by(self.options.rule)
         return Synchronous(start, sizes, self._optimizer, settings, combine=combine)
 
     @property

@@ -25,7 +25,7 @@ from stoilo.learn.methods.federated import (
 from stoilo.learn.methods.logistic import LogisticRegression, LogisticSettings
 from stoilo.learn.methods.optimizers import Adagrad, Optimizer
 from stoilo.learn.methods.robust import RobustSum
-from stoilo.learn.methods.rules import STEP_RULE, Rule
+from stoilo.learn.methods.rules import Rule
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.methods.synchronous import (
     Combine,
@@ -55,7 +55,7 @@ class SynchronousTrainer(Trainer):
         optimizer: of `stoilo.learn.methods.optimizers`, or a `TorchOptimizer`; a copy is used,
             so that its state is this trainer's alone.
         rule: how a step's answers are added up, over the bound on each when it arrives;
-            `robust.Near` when None: exact unless some lie far from all others.
+            the exact weighted sum when None, `Near` where hosts may push together.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class SynchronousTrainer(Trainer):
             Synchronous,
             optimizer=copy.deepcopy(optimizer),
             settings=settings,
-            combine=combine_by(rule, common.get("options")),
+            combine=combine_by(rule),
         )
         super().__init__(conn, model, data, make, name="synchronous", **common)
 
@@ -84,7 +84,7 @@ class LargeMinibatchTrainer(Trainer):
     Args:
         settings: epochs, block, rate of one block, momentum, warm-up.
         rule: how a step's answers are added up, over the bound on each when it arrives;
-            `robust.Near` when None: exact unless some lie far from all others.
+            the exact weighted sum when None, `Near` where hosts may push together.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class LargeMinibatchTrainer(Trainer):
         make = partial(
             LargeMinibatch,
             settings=settings,
-            combine=combine_by(rule, common.get("options")),
+            combine=combine_by(rule),
         )
         super().__init__(conn, model, data, make, name="largeminibatch", **common)
 
@@ -180,14 +180,9 @@ class DiLoCoTrainer(Trainer):
         super().__init__(conn, model, data, make, name="diloco", **common)
 
 
-def combine_by(rule: Rule | None, options: TrainerOptions | None) -> Combine:
-    """Return how a step's replies become one sum: without a rule `STEP_RULE`'s.
-
-    Where no answer is to be bounded either (`clip=None`), the plain one.
-    """
-    if rule is None and options is not None and options.clip is None:
-        return sum_gradients
-    return RobustSum(rule or STEP_RULE)
+def combine_by(rule: Rule | None) -> Combine:
+    """Return how a step's replies become one sum: the plain one without a rule."""
+    return sum_gradients if rule is None else RobustSum(rule)
 
 
 # How often new weights go out in an epoch of VC-ASGD, unless the caller says.

@@ -144,7 +144,8 @@ def _check_literals(expected: Any, told: Any, forms: Any = None) -> None:
 
 def _largest_block(told: Mapping[str, Any]) -> int:
     inner = [_largest_block(one) for one in told.values() if isinstance(one, dict)]
-    return max(told.get("block", 0), *inner, 0)
+    own: int = told.get("block", 0)
+    return max(own, *inner, 0)
 
 
 @functools.cache

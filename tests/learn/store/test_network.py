@@ -104,14 +104,21 @@ def largest(value, change):
     return np.maximum(value, change)
 
 
-@pytest.mark.usefixtures("shard")
-def test_function_of_a_later_client_is_judged_and_remembered(place):
+@pytest.fixture
+def program(tmp_path):
+    """A service in a process of its own: functions are loaded there, and arrays guarded."""
+    with NetworkShard(tmp_path / "shard") as running:
+        yield running.place
+
+
+def test_function_of_a_later_client_is_judged_and_remembered(program):
     found = register("smallest", smallest, Probe(1.0, 2.0, 3.0))
-    other = RemoteShard(place, [found])
+    other = RemoteShard(program, [found])
+    other.create(dict.fromkeys(KEYS, 0))
     assert other.apply(push_of(0, change=-1, function="smallest")) == 3
     other.close()
     changed = register("smallest", largest, Probe(1.0, 2.0, 3.0))
-    third = RemoteShard(place, [changed])
+    third = RemoteShard(program, [changed])
     with pytest.raises(UsageError, match="STO-T012"):
         third.list_keys()
     third.close()
@@ -120,8 +127,8 @@ def test_function_of_a_later_client_is_judged_and_remembered(place):
 def test_service_opens_its_file_again_though_no_client_has_come(tmp_path):
     found = register("smallest", smallest, Probe(1.0, 2.0, 3.0))
     for _ in range(2):
-        with serving(tmp_path / "s") as service:
-            keeper = RemoteShard(service.place, [found])
+        with NetworkShard(tmp_path / "s") as running:
+            keeper = RemoteShard(running.place, [found])
             keeper.create(dict.fromkeys(KEYS, 0))
             keeper.close()
 

@@ -206,6 +206,7 @@ def processes_of(jail):
 @ROOT_ONLY
 def test_zygote_and_who_waits_for_it_are_nobody_with_few_capabilities(pure):
     with Jail(pure, PROBE_JOB) as jail:
+        assert jail.layers  # it is ready: before, it may still be root
         *waiting, zygote = processes_of(jail)
     for status in (*waiting, zygote):
         assert set(status["Uid"] + status["Gid"]) == {str(ZYGOTE_UID)}

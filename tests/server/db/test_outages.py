@@ -261,7 +261,7 @@ MANY = 12
 
 
 class RefusingTasks(FakeTaskService):
-    """Is away for submissions after the first few, for longer than their patience."""
+    """Takes one task a call; is away after the first, for longer than their patience."""
 
     async def CreateTask(self, request: Any, context: Any) -> Any:  # noqa: N802 - gRPC's
         if self.tasks and self.calls["CreateTask"] < MANY:
@@ -282,13 +282,13 @@ def test_map_that_has_begun_waits_longer_than_a_submission(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(mapping, "QUOTA", lambda: Backoff(0.01, 0.01))
-    fake = RefusingTasks(answers, polls=0)
+    fake = RefusingTasks(answers, polls=0, is_old=True)
     assert asyncio.run(submit_in_two_parts(fake)) == [2, 3]
     assert fake.calls["CreateTask"] >= MANY
 
 
 def test_map_of_which_nothing_was_taken_is_told() -> None:
-    fake = RefusingTasks(answers, polls=0)
+    fake = RefusingTasks(answers, polls=0, is_old=True)
     fake.tasks["other"] = None  # type: ignore[assignment]  # refuses from the first on
     with pytest.raises(UnreachableError, match=AWAY):
         asyncio.run(submit_in_two_parts(fake))
