@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -88,3 +89,8 @@ def test_kept_text_with_a_hostile_line_is_refused(jail):
     hostile = make_request("gradient", "gradient.__globals__\n")
     outcome = run_task(jail, hostile, LEVEL.default_limits())
     assert outcome.status is RunStatus.REFUSED
+
+
+def test_level_of_one_source_without_math_keeps_nothing():
+    modules = {name: rule for name, rule in LEVEL.modules.items() if name != "math"}
+    assert task_job.compile_kept(msgspec.structs.replace(LEVEL, modules=modules)) == {}
