@@ -30,8 +30,9 @@ MOST_DEPTH: Final = 6  # of a literal
 LITERAL: Final = re.compile(
     r"^(expected|told|forms) = (\{[^=]*?\}|None)(?=\n(?:told = |\n\n))", re.MULTILINE
 )
+# Nothing is given back (``*+``): a long number could be cut in more ways than can be tried.
 _TOKENS = re.compile(
-    r"(?:'[A-Za-z0-9_. -]*'|None|[0-9]{1,20}(?:\.[0-9]{1,20})?|[{}(),: \n])*"
+    r"(?:'[A-Za-z0-9_. -]*+'|None|[0-9]++(?:\.[0-9]++)?+|[{}(),: \n])*+"
 )
 _PLAIN = frozenset({bool, int, float, str, type(None)})
 _SCOPE = {"init": "init_valid", "compare": "compare_valid"}

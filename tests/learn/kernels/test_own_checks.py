@@ -154,6 +154,10 @@ def test_our_check_asks_no_jail():
         b"{'tensors': {'w': ('object', (2,))}, 'buffers': {}}",
         b"{'tensors': {((((((1))))))}, 'buffers': {}}",
         b"{'tensors': 2}",
+        b"{" + b"1" * 5000 + b"$}",  # hangs where digits can be dealt to numbers anew
+        b"{" + b"1" * 5000 + b"}",
+        b"{" + b"'a'" * 5000 + b"$}",
+        b"{" * 5000 + b"}" * 5000,
         b"{1, 2}",
     ],
 )
