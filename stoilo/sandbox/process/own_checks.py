@@ -26,7 +26,7 @@ from stoilo.core.errors import StoiloError
 CHECKS_FILE, CHECKS_BREAK = "checks.txt", "\f\n"
 MOST_BYTES: Final = 128 << 20  # of the arrays that a check decodes at once
 MOST_BLOCK: Final = 1 << 20
-MOST_DEPTH: Final = 6  # of a literal
+MOST_DEPTH: Final = 4  # of a literal: each codec inside another doubles the work
 LITERAL: Final = re.compile(
     r"^(expected|told|forms) = (\{[^=]*?\}|None)(?=\n(?:told = |\n\n))", re.MULTILINE
 )
