@@ -4,6 +4,7 @@ import dataclasses
 import os
 import platform
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -206,7 +207,10 @@ def processes_of(jail):
 @ROOT_ONLY
 def test_zygote_and_who_waits_for_it_are_nobody_with_few_capabilities(pure):
     with Jail(pure, PROBE_JOB) as jail:
-        assert jail.layers  # it is ready: before, it may still be root
+        assert jail.layers  # the zygote is ready; who waits closes itself meanwhile
+        end = time.monotonic() + 10.0
+        while processes_of(jail)[0]["Seccomp"] != ["2"] and time.monotonic() < end:
+            time.sleep(0.01)
         *waiting, zygote = processes_of(jail)
     for status in (*waiting, zygote):
         assert set(status["Uid"] + status["Gid"]) == {str(ZYGOTE_UID)}
