@@ -25,6 +25,8 @@ from bench.digits import Reached, make_model, make_parts, train_until
 from bench.rows import Row, interleaved_medians
 from stoilo.client.capture import capture_task
 from stoilo.client.session import Journal
+from stoilo.core.codec.nodes import to_node
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.types import RunStatus
 from stoilo.learn import (
     DPBGDOptions,
@@ -35,11 +37,19 @@ from stoilo.learn import (
 )
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import TorchModel, make_arguments
+from stoilo.learn.core.tensors import forms_of
+from stoilo.learn.driver.acceptance import Expectation
 from stoilo.learn.driver.transport import TransportName
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
+from stoilo.server.validation.validators import (
+    Call,
+    ValidatorJails,
+    ValidatorProgram,
+    Validators,
+)
 from stoilo.testing.deployment import Deployment
 from tests.support.learning import load_digits
 
@@ -190,6 +200,36 @@ def measure_kept(runs: int = 30) -> list[Row]:
     return [Row(name, kept, "ms", peer, plain, kept / plain, "of compiling")]
 
 
+def measure_check(runs: int = 30) -> list[Row]:
+    """Return the row of the form check in the server's process, against a warm jail."""
+    first = TorchModel(make_network(WIDTHS[0]), nn.functional.cross_entropy).first()
+    arrays = dict(first.parameters)
+    check = Expectation(0, 1, forms_of(arrays), {}).validator()
+    found = capture_task(count_nothing, {}, check)
+    value = encode(to_node({"version": 0, "samples": 1, "loss_sum": 1.0, "correct": -1,
+                            "tensors": arrays, "buffers": {}}))  # fmt: skip
+
+    def decide(more: str) -> None:
+        source = (found.validator_module + more).encode()  # one byte more is jailed
+        program = ValidatorProgram(source, found.init_entry, "", "numeric")
+        assert validators.decide(Call(program, "init", (value,)))
+
+    jails = ValidatorJails()
+    validators = Validators(jails.of)
+    took = interleaved_medians(
+        {"own": lambda: decide(""), "no": lambda: decide("\n")}, runs
+    )
+    jails.close()
+    name, peer = f"form check of an answer of {len(value):,} bytes", "in a warm jail"
+    own, plain = took["own"] * 1e3, took["no"] * 1e3
+    return [Row(name, own, "ms", peer, plain, own / plain, "of jailed")]
+
+
+def count_nothing(_: dict[str, Any]) -> int:
+    """Stand for a task: only its validator is looked at."""
+    return 0
+
+
 def measure(
     methods: Sequence[str] = tuple(WISHES),
     accuracy: float = ACCURACY,
@@ -201,11 +241,12 @@ def measure(
     async def all_rows(address: str, journal: Journal) -> list[Row]:
         async with stoilo.connect(address, journal=journal) as conn:
             rows = await measure_methods(conn, methods, accuracy)
-            return rows + await measure_steps(conn, widths, steps) + measure_kept()
+            return rows + await measure_steps(conn, widths, steps)
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         with Deployment(place / "data", volunteers=VOLUNTEERS) as running:
             assert running.line is not None
             journal = Journal(place / "journal")
-            return asyncio.run(all_rows(running.line.connection, journal))
+            rows = asyncio.run(all_rows(running.line.connection, journal))
+    return [*rows, *measure_kept(), *measure_check()]

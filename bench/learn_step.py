@@ -4,7 +4,8 @@ The client is this process; the server with signer, gate and validators, and the
 with their jails, are the processes below `stoilo up`: what they and their ended children
 used is read from ``/proc`` before and after the steps, so idle time between them counts
 too. The peer is the same step before captures were kept, tasks were submitted together and
-waited for by one stream (`BEFORE_MS`: once measured, on a machine of two cores). What one
+waited for by one stream (`BEFORE_MS`: means of two runs at d15ed444, in turn with today's,
+on a quiet machine of two cores: compare them on such a one only). What one
 `submit()` costs the client is against the same one with its source captured anew.
 """
 
@@ -37,7 +38,7 @@ STEPS = 10
 WIDTHS = (42, 2048)  # hidden units of both layers: 5 thousand, 4.35 million weights
 SIDES = ("client", "server", "volunteers")
 # Processor time of a step, ms, by hidden units: client, server, volunteers
-BEFORE_MS = {42: (271.0, 499.0, 174.0), 2048: (805.0, 2066.0, 1320.0)}
+BEFORE_MS = {42: (232.0, 396.0, 145.0), 2048: (799.0, 1819.0, 1096.0)}
 MOST_SUBMIT_MS = 5.0
 SUBMITS = 20
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
