@@ -59,6 +59,7 @@ class _FakeTask:
     polls_left: int
     state: TaskState = TaskState.RUNNING
     outcome: Outcome | None = None
+    answering: asyncio.Future[None] | None = None
     created_at: int = field(default_factory=lambda: int(time.time()))
 
 
@@ -143,12 +144,18 @@ class FakeTaskService(tasks_pb2_grpc.TaskServiceServicer):
         return self._answer(request.task_id, task)
 
     async def _go_on(self, task: _FakeTask) -> None:
-        """Come nearer to the task's end by one poll."""
+        """Come nearer to the task's end by one poll; it is answered once, whoever asks."""
         if not task.state.final:
             task.polls_left -= 1
             if task.polls_left < 0:
-                task.outcome = await asyncio.to_thread(self.answer, task.request, self)
-                task.state = task.outcome.state
+                if task.answering is None or task.answering.done():
+                    task.answering = asyncio.ensure_future(self._end(task))
+                # Who asked may hang up meanwhile: its answer is the next one's.
+                await asyncio.shield(task.answering)
+
+    async def _end(self, task: _FakeTask) -> None:
+        task.outcome = await asyncio.to_thread(self.answer, task.request, self)
+        task.state = task.outcome.state
 
     async def WaitTasks(self, request: pb.WaitTasksRequest, context: Any) -> Any:  # noqa: ANN401, N802
         """Tell of each task's end; each comes nearer to it every `ROUND_S` s."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -133,3 +134,23 @@ def test_server_of_before_takes_the_place_of_one_with_streams() -> None:
 
     asyncio.run(main())
     assert service.calls["PollTask"] > GREETING
+
+
+def test_fake_answers_a_task_once_though_a_stream_is_opened_anew(
+    with_fake: Any,
+) -> None:
+    answered: list[Any] = []
+
+    def slowly(request: Any, _service: FakeTaskService) -> Outcome:
+        answered.append(request)
+        time.sleep(0.2)
+        return Outcome.of(5)
+
+    async def body(conn: Any, _service: FakeTaskService) -> None:
+        first, second = await submit_many(conn, 2)
+        waiting = asyncio.ensure_future(first.result())
+        await asyncio.sleep(0.1)  # its stream is answering
+        assert await second.result() == await waiting == 5
+
+    with_fake(body, FakeTaskService(slowly, polls=0))
+    assert len(answered) == 2
