@@ -49,6 +49,9 @@ SWEEP_S = 0.5
 EXPIRY_S = 60.0
 """Shortest time between two searches for tasks that waited too long for a reviewer."""
 PUBLISH_TIMEOUT_S = 5.0
+NEXT = {"_append": "admission-sign", "_sign": "admission-issue"}
+"""Which worker the rows of a step wait for. Leaves of what has happened are looked for every
+`IDLE_S`, so that those of many tasks share an append, a checkpoint and its signature."""
 
 PATIENT_CODES = frozenset({"STO-K023", "STO-L013"})
 """The signer's refusals that pass with time (the epoch's rate; missing witnesses)."""
@@ -126,14 +129,17 @@ class AdmissionPipeline:
         ]
 
     def _waking(self, step: Callable[[], int]) -> Callable[[], int]:
-        """Return a step after which others look for what it has moved."""
+        """Return a step after which the next worker looks for what it has moved.
+
+        It is done again at once only after a full batch: who stores more rows wakes us.
+        """
 
         @functools.wraps(step)
         def waking() -> int:
-            moved = step()
-            if moved:
-                self.wake()
-            return moved
+            moved, follower = step(), NEXT.get(step.__name__)
+            if moved and follower:
+                self.wake(follower)
+            return moved // BATCH
 
         return waking
 
@@ -147,10 +153,11 @@ class AdmissionPipeline:
         for worker in self.workers:
             worker.start()
 
-    def wake(self) -> None:
-        """Say that rows have changed."""
+    def wake(self, *names: str) -> None:
+        """Say that rows have changed: to these workers, to all where none is named."""
         for worker in self.workers:
-            worker.wake()
+            if not names or worker.name in names:
+                worker.wake()
 
     def stop(self) -> None:
         """Finish the steps in progress and end the threads."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
@@ -177,7 +178,6 @@ class TaskServer:
             validation,
             self.blobs,
             retry=self.pipeline.attempts.retry,
-            wake=self.pipeline.wake,
             clock=clock,
         )
         turns = FairTurns(READING)
@@ -189,7 +189,7 @@ class TaskServer:
             levels=around.levels,
             flavors=around.flavors,
             clock=clock,
-            stored=self.pipeline.wake,
+            stored=partial(self.pipeline.wake, "admission-log"),
             turns=turns,
         )
         self.desk = TaskDesk(

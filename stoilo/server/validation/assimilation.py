@@ -79,14 +79,12 @@ class OutcomeKeeper:
         *,
         # opens the next attempt of a task (`Attempts.retry`)
         retry: Callable[[TaskRow, AttemptRow], None],
-        wake: Callable[[], None],  # tells the pipeline that leaves wait
         clock: Callable[[], int],  # seconds since 1970
     ) -> None:
         self._store = store
         self._validation = validation
         self._blobs = blobs
         self._retry = retry
-        self._wake = wake
         self._clock = clock
 
     def assimilate(self, outcome: WorkunitOutcome) -> None:
@@ -135,7 +133,6 @@ class OutcomeKeeper:
                 note_measured(connection, task.spec, valid, now)
         # After the commit: a repetition needs the validators' answers once more.
         self._validation.forget(attempt.workunit)
-        self._wake()
 
     def _decide(
         self, task: TaskRow, attempt: AttemptRow, outcome: WorkunitOutcome

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,6 +31,21 @@ def test_task_walks_every_step_and_returns_the_canonical_value(bench: Bench) -> 
     answer = bench.poll(name)
     assert (answer.state, answer.value) == ("succeeded", encode(2))
     assert answer.logged
+
+
+@pytest.mark.parametrize(("batch", "goes_on"), [(2, False), (1, True)])
+def test_worker_wakes_the_next_one_only_and_goes_on_after_a_full_batch(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, batch: int, goes_on: bool
+) -> None:
+    monkeypatch.setattr("stoilo.server.admission.pipeline.BATCH", batch)
+    asyncio.run(bench.submit())
+    woken: list[str] = []
+    workers = bench.server.pipeline.workers[:3]
+    for worker in bench.server.pipeline.workers:
+        monkeypatch.setattr(worker, "wake", partial(woken.append, worker.name))
+    assert [worker.go() for worker in workers] == [goes_on] * 3
+    assert woken == ["admission-sign", "admission-issue"]
+    assert [worker.go() for worker in workers] == [False] * 3
 
 
 def test_no_workunit_when_the_log_refuses(bench: Bench) -> None:
