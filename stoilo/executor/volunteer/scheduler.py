@@ -214,7 +214,7 @@ MOST_STICKY: Final = 1000
 """Files named in a request."""
 
 WAIT_S: Final = 1.0
-"""How long an idle host lets the project hold its answer, s."""
+"""How long a host that runs nothing lets the project hold its answer, s."""
 
 
 def request_of(
@@ -233,7 +233,7 @@ def request_of(
 
     `info`: of this computer. `code_sign_key`: the project's, empty before the first.
     `sticky_files`: inputs that are kept. `fractions`: how far running copies are, by
-    result name. `may_wait`: whether the project may hold an empty answer.
+    result name. `may_wait`: whether the project may hold an answer without news.
     """
     over = [copy for copy in copies if is_over(copy)]
     unfinished = [copy for copy in copies if not is_over(copy)]
@@ -254,7 +254,7 @@ def request_of(
             OtherResult(copy.result, fractions.get(copy.result, 0.0))
             for copy in unfinished
         ),
-        wait_s=WAIT_S if may_wait and not copies else 0.0,
+        wait_s=WAIT_S if may_wait and not unfinished else 0.0,
         wishes=settings.wishes,
         own_program=settings.own_program,
         client=CLIENT_VERSION,

@@ -94,7 +94,7 @@ class EmbeddedEngine:
         scheduler: answers scheduler requests (for `web`).
         uploads: takes result files (for `web`).
         mirrors: which data servers hosts are sent to.
-        changes: grows whenever there may be new results to hand out.
+        offers: is told whenever there may be new results to hand out.
     """
 
     def __init__(
@@ -131,6 +131,7 @@ class EmbeddedEngine:
             self._spot_check,
             self.uploads.forget,
         )
+        self.offers = self._store.offers
         self.accounts = Accounts(
             self._database, load_secret(directory / "account.secret")
         )
@@ -138,7 +139,6 @@ class EmbeddedEngine:
         self._mirror_secret = directory / "mirror.secret"
         self._checks = Repeater("stoilo-mirrors", (self._check_mirrors,), CHECK_EVERY_S)
         self.mirrors = Mirrors(self._options.mirrors, clock, self._checks.wake)
-        self.changes = 0
         self._served: tuple[Validation, Assimilator] | None = None
         self._round = Repeater(
             "stoilo-engine", (self._serve, self._purge_in_time), self._options.idle_s
@@ -165,7 +165,6 @@ class EmbeddedEngine:
     def create_workunits(self, specs: Sequence[WorkunitSpec]) -> None:
         """Store workunits in one durable step; see `interface.Engine`."""
         self._store.create(specs, self.now())
-        self.changes += 1
         self._round.wake()
 
     def cancel(self, *names: str) -> None:
@@ -281,8 +280,6 @@ class EmbeddedEngine:
         """Move what can be moved; returns whether anything was. For one thread."""
         self.uploads.expire()
         moved, delivered = self._mover.step(validation, assimilator)
-        if moved:
-            self.changes += 1
         return moved or delivered
 
     def _spot_check(self) -> bool:

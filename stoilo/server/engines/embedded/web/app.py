@@ -79,7 +79,6 @@ class PathPrefix:
 XML = "text/xml; charset=utf-8"
 BYTES = "application/octet-stream"
 ANSWERED_AT_ONCE = 32  # scheduler calls; each may wait for the database
-HOLD_STEP_S = 0.05  # how often a held answer looks for work
 KEY_CHARS = 200
 _TOKEN = re.compile(r"[0-9a-f]{48}")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -172,22 +171,29 @@ class _Face:
         return Response(config, media_type=XML)
 
     async def scheduler(self, request: Request) -> Response:
-        """POST /sched: one scheduler RPC; an empty answer may be held, if asked."""
+        """POST /sched: one scheduler RPC; one without news may be held, if asked.
+
+        Reports are stored at once, whenever the answer that acknowledges them goes.
+        """
         parsed = await self._door.admit(request)
         if isinstance(parsed, SchedulerReply):
             self.refusals.note_reply(request, parsed)
             return Response(render_reply(parsed, self._options.project), media_type=XML)
-        seen = self._engine.changes
+        offers = self._engine.offers
+        seen = offers.count
         reply = await self._answer(parsed)
-        hold = min(parsed.wait_s, self._options.hold_s)
-        limit = time.monotonic() + hold
-        while hold and _is_empty(reply) and time.monotonic() < limit:
-            await asyncio.sleep(HOLD_STEP_S)
-            if await request.is_disconnected():  # it may have called again meanwhile
+        acks, parsed = (
+            reply.acks,
+            replace(parsed, results=(), wait_s=_hold(parsed, reply)),
+        )
+        limit = time.monotonic() + min(parsed.wait_s, self._options.hold_s)
+        while _is_empty(reply) and (left := limit - time.monotonic()) > 0:
+            now = await offers.wait(seen, left)
+            # it may have called again meanwhile
+            if now == seen or await request.is_disconnected():
                 break
-            if self._engine.changes != seen:
-                seen = self._engine.changes
-                reply = await self._answer(parsed)
+            seen = now
+            reply = replace(await self._answer(parsed), acks=acks)
         self.refusals.note_reply(request, reply)
         text = render_reply(replace(reply, waits=True), self._options.project)
         return Response(text, media_type=XML)
@@ -295,9 +301,13 @@ class _Face:
             raise InternalError("STO-E034", "the upload was too slow") from error
 
 
+def _hold(request: SchedulerRequest, reply: SchedulerReply) -> float:
+    """Return how long a host wants to wait for news, s; not with reports that are left."""
+    return request.wait_s if len(reply.acks) == len(request.results) else 0.0
+
+
 def _is_empty(reply: SchedulerReply) -> bool:
-    news = reply.results or reply.acks or reply.aborts or reply.host_id
-    return not (news or reply.bad_key)
+    return not (reply.results or reply.aborts or reply.host_id or reply.bad_key)
 
 
 def _inline_file(content: bytes, asked: str, headers: dict[str, str]) -> Response:

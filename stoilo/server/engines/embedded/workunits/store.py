@@ -7,6 +7,9 @@ and outbox row are one transaction, and the row goes only after the server has t
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +48,7 @@ from stoilo.server.engines.interface import (
     OutcomeKind,
     ReceivedResult,
     ResultOutcome,
+    ResultProgress,
     WorkunitOutcome,
 )
 from stoilo.server.engines.workunits import check_spec
@@ -68,8 +72,55 @@ _FAILED = (ResultOutcome.CLIENT_ERROR, ResultOutcome.ABORTED, ResultOutcome.NOT_
 _VIABLE = (Validity.CHECKED, Validity.INCONCLUSIVE, Validity.VALID)
 
 
+class Offers:
+    """Wakes who waits for work when there may be some; thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    @property
+    def count(self) -> int:
+        """How often there was something new to hand out."""
+        return self._count
+
+    def note(self) -> None:
+        """Say that there are results to hand out, in the database already."""
+        with self._lock:
+            self._count += 1
+            woken, self._waiting = self._waiting, set()
+        for one in woken:
+            with suppress(RuntimeError):  # its loop has ended
+                one.get_loop().call_soon_threadsafe(_wake, one)
+
+    async def wait(self, seen: int, seconds: float) -> int:
+        """Return the count once it is another than `seen`, or after so many s."""
+        came = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if self._count != seen:
+                return self._count
+            self._waiting.add(came)
+        try:
+            await asyncio.wait_for(came, seconds)
+        except TimeoutError:
+            pass
+        finally:
+            self._waiting.discard(came)
+        return self._count
+
+
+def _wake(waiting: asyncio.Future[None]) -> None:
+    if not waiting.done():
+        waiting.set_result(None)
+
+
 class Store:
-    """Workunits, results, outcomes."""
+    """Workunits, results, outcomes.
+
+    Attributes:
+        offers: is told whenever there may be new results to hand out.
+    """
 
     def __init__(
         self,
@@ -81,6 +132,7 @@ class Store:
         # removes a result file that no result needs any more
         forget_upload: Callable[[str], None],
     ) -> None:
+        self.offers = Offers()
         self._database = database
         self._depot = depot
         self._uploads = uploads
@@ -101,6 +153,7 @@ class Store:
             if fresh:
                 self._depot.add_rows(connection, stored)
                 insert_workunits(connection, fresh, now)
+        self.offers.note()
 
     def cancel(self, names: Sequence[str], now: int) -> None:
         """Give workunits the outcome `CANCELLED` unless they have one."""
@@ -158,6 +211,9 @@ class Store:
                 change_workunit(connection, row, transition_at=now)
             unused, uploads = self._forget(connection, closed)
             failed = _uploads_of_failed(connection, rows)
+            offered = _has_unsent(connection, rows)
+        if offered:
+            self.offers.note()
         self._remove(unused, [*uploads, *failed])
         return questions
 
@@ -322,6 +378,15 @@ def _received() -> Select[Any]:
         )
         .order_by(table.c.id)
     )
+
+
+def _has_unsent(connection: Connection, workunits: list[int]) -> bool:
+    table = schema.results
+    query = select(table.c.id).where(
+        table.c.workunit_id.in_(workunits),
+        table.c.state == ResultProgress.UNSENT.value,
+    )
+    return connection.scalar(query.limit(1)) is not None
 
 
 def _uploads_of_failed(connection: Connection, workunits: list[int]) -> list[str]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import pytest
 import urllib3
@@ -11,23 +14,23 @@ from engine_bench import EmbeddedBench
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from stoilo.core.boinc.messages import ReportedResult, ResultState, SchedulerRequest
 from stoilo.core.rate_limit import TokenBuckets
 from stoilo.executor.volunteer.addresses import find_scheduler
-from stoilo.executor.volunteer.scheduler_rpc import parse_reply
+from stoilo.executor.volunteer.scheduler_rpc import parse_reply, render_request
 from stoilo.server.engines.embedded.web.app import HttpOptions
 from stoilo.server.engines.embedded.web.body_limit import BodyPace
 from stoilo.server.engines.embedded.web.rate_limit import CallLimits
+from stoilo.server.engines.interface import ResultProgress
 from tests.support.engine import ProjectServer, make_spec
 from tests.support.server import ManualClock
 
 MD5 = hashlib.md5(b"", usedforsecurity=False).hexdigest()
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    bench = EmbeddedBench(
-        tmp_path_factory.mktemp("http") / "engine", ManualClock(1_800_000_000)
-    )
+@contextmanager
+def serve(directory):
+    bench = EmbeddedBench(directory / "engine", ManualClock(1_800_000_000))
     options = HttpOptions(
         bodies=BodyPace(pause_s=0.5), calls=CallLimits(account_calls=1000)
     )
@@ -37,6 +40,12 @@ def world(tmp_path_factory):
         yield bench
         bench.pool.clear()
     bench.engine.close()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    with serve(tmp_path_factory.mktemp("http")) as bench:
+        yield bench
 
 
 def get(world, path, **headers):
@@ -67,6 +76,10 @@ _numbers = iter(range(10_000))
 @pytest.fixture
 def copy(world):
     """One copy on the host of a user of its own: (user, name, upload)."""
+    return give_copy(world)
+
+
+def give_copy(world):
     number = next(_numbers)
     user = 1000 + number
     name = f"x{number}_1"
@@ -92,6 +105,75 @@ def send(world, upload, data, **changes):
     path = upload.url.rpartition("/")[2]
     body = post(world, f"upload/{path}", upload_body(upload, data, **changes)).data
     return int(body.split(b"<status>")[1].split(b"<")[0]), body.decode()
+
+
+# ------------------------------------------------------------------ held answers
+
+
+@pytest.fixture
+def quiet(tmp_path):
+    """A project without other work: (world, user, name of the copy that it has computed)."""
+    with serve(tmp_path) as world:
+        user, name, upload = give_copy(world)
+        send(world, upload, b"value")
+        yield world, user, name
+
+
+def begin_held_call(world, pool, user, report, wait_s):
+    """Call as the host of `user`, who reports and asks for work, in a thread."""
+    account = world.engine.accounts.ensure(f"u{user}@example.org", world.clock())
+    with world.engine._database.read() as connection:
+        host = world.host_id(connection, user)
+    world.seqno += 1
+    reports = (ReportedResult(report, ResultState.UPLOADED, 0),) if report else ()
+    body = render_request(
+        SchedulerRequest(
+            account.weak_key, host, world.seqno, f"{user:032x}", own_program=True,
+            ncpus=64, cpu_req_instances=1.0, results=reports, wait_s=wait_s,
+        )
+    )  # fmt: skip
+    return pool.submit(
+        lambda: parse_reply(post(world, "sched", body).data, world.server.url)
+    )
+
+
+def wait_reported(world, name):
+    limit = time.monotonic() + 20
+    workunit = name.rpartition("_")[0]
+    while world.engine.status(workunit).results[0].state is not ResultProgress.OVER:
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+def test_report_is_stored_while_its_answer_waits_for_work(quiet):
+    world, user, name = quiet
+    with ThreadPoolExecutor(1) as pool:
+        call = begin_held_call(world, pool, user, name, wait_s=4.0)
+        wait_reported(world, name)
+        held = not call.done()
+        world.engine.create_workunits([make_spec(f"next{user}_1")])
+        reply = call.result(3.0)
+    assert held
+    assert (reply.acks, [one.workunit for one in reply.results]) == (
+        (name,),
+        [f"next{user}_1"],
+    )
+
+
+def test_report_of_a_host_that_does_not_wait_is_answered_at_once(quiet):
+    world, user, name = quiet
+    with ThreadPoolExecutor(1) as pool:
+        reply = begin_held_call(world, pool, user, name, wait_s=0.0).result(3.0)
+    assert (reply.acks, reply.results) == ((name,), ())
+
+
+def test_held_answer_without_work_comes_when_its_time_is_over(quiet):
+    world, user, name = quiet
+    began = time.monotonic()
+    with ThreadPoolExecutor(1) as pool:
+        reply = begin_held_call(world, pool, user, name, wait_s=0.3).result(20.0)
+    assert time.monotonic() - began >= 0.3
+    assert reply.acks == (name,)
 
 
 # ------------------------------------------------------------------ plain pages
