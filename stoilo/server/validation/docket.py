@@ -91,6 +91,7 @@ class _Case:
     running: set[bytes] = field(default_factory=set)
     used_s: float = 0.0
     dropped: bool = False
+    waited: int = 0  # who waits for its answers, and need not be told of them
 
     @property
     def open(self) -> bool:
@@ -177,7 +178,11 @@ class Docket:
             case = self._cases.get(workunit)
             if case is None or self._queue.is_busy(case.matter.account, self._clock()):
                 return False
-            return self._changed.wait_for(lambda: not case.open, seconds)
+            case.waited += 1
+            try:
+                return self._changed.wait_for(lambda: not case.open, seconds)
+            finally:
+                case.waited -= 1
 
     def drop(self, workunit: str) -> None:
         """End what waits and runs of a workunit that nobody wants; it cannot come again."""
@@ -322,7 +327,8 @@ class Docket:
                 self._withdraw(case)  # what is left changes nothing
             self._fill()
             self._changed.notify_all()
-            told = [] if case.open or case.dropped else [turn.group]
+            quiet = case.open or case.dropped or case.waited
+            told = [] if quiet else [turn.group]
             return told + self._wake(turn.account)
 
     def _wake(self, account: int) -> list[str]:

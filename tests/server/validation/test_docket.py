@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -268,6 +270,18 @@ def test_soon_answered_workunit_can_be_waited_for(court: Court) -> None:
     assert not court.docket.wait("w_1", 0.01)
     court.jails.let_go.set()
     assert court.docket.wait("w_1", PATIENCE_S)
+
+
+def test_who_waits_for_an_answer_is_not_told_of_it_besides(court: Court) -> None:
+    court.put(Matter(HONEST, "w_1"), b"slow")
+    with ThreadPoolExecutor(1) as pool:
+        waits = pool.submit(court.docket.wait, "w_1", PATIENCE_S)
+        while not court.docket._cases["w_1"].waited:
+            time.sleep(0.001)
+        court.jails.let_go.set()
+        assert waits.result()
+    court.docket.close()  # whoever was to be told has been
+    assert court.told == []
 
 
 def test_nobody_waits_for_a_busy_account(court: Court) -> None:

@@ -165,7 +165,6 @@ class EmbeddedEngine:
     def create_workunits(self, specs: Sequence[WorkunitSpec]) -> None:
         """Store workunits in one durable step; see `interface.Engine`."""
         self._store.create(specs, self.now())
-        self._round.wake()
 
     def cancel(self, *names: str) -> None:
         """End workunits unless they have ended; see `interface.Engine`."""
@@ -305,5 +304,9 @@ class EmbeddedEngine:
         return False  # nothing waits for it
 
     def _serve(self) -> bool:
-        """Move workunits; trouble of database or disk only slows it down."""
-        return self._served is not None and self.step(*self._served)
+        """Move workunits, again at once where more is due; trouble only slows it down."""
+        return (
+            self._served is not None
+            and self.step(*self._served)
+            and self._mover.goes_on
+        )

@@ -10,6 +10,7 @@ in the word.
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final
@@ -52,6 +53,9 @@ MOVED_TOGETHER: Final = 16
 BATCH: Final = 64
 # Questions asked at the same time
 ASKED_AT_ONCE: Final = 2
+# How long all questions of a step wait for validators that run, s: most take less, and an
+# answer that comes later costs two more transactions
+PATIENCE_S: Final = 0.05
 
 
 def judge(
@@ -77,9 +81,9 @@ class _Stop(Exception):
     """A comparison gave no answer, so that there is no judgement."""
 
 
-def answer(question: Question, validation: Validation) -> Answers:
-    """Return the validator's answers to one question."""
-    asker = _Asker(question, validation)
+def answer(question: Question, validation: Validation, until: float = 0.0) -> Answers:
+    """Return the validator's answers to one question, waited for until then, monotonic s."""
+    asker = _Asker(question, validation, until)
     for action in question.actions:
         match action:
             case Check(name):
@@ -99,16 +103,21 @@ def answer(question: Question, validation: Validation) -> Answers:
 class _Asker:
     """Puts one question; the server's own trouble makes an answer inconclusive."""
 
-    def __init__(self, question: Question, validation: Validation) -> None:
+    def __init__(
+        self, question: Question, validation: Validation, until: float
+    ) -> None:
         self._view, self._results = question.view, question.results
         self._validation = validation
+        self._until = until
         self.said = Answers(question.workunit_id)
         self.undecided: set[str] = set()
 
     def check(self, name: str) -> None:
         """Ask for the verdict about one result."""
         result = self._results.get(name)
-        said = LOST if result is None else ask_check(self._validation, result)
+        said, patience_s = LOST, self._until - time.monotonic()
+        if result is not None:
+            said = ask_check(self._validation, result, patience_s)
         self.said.checks[name] = said
         if said.verdict.undecided:
             self.undecided.add(said.verdict.value)
@@ -147,20 +156,26 @@ class _Asker:
         return self._pair(before, result).verdict
 
     def _pair(self, left: ReceivedResult, right: ReceivedResult) -> Comparison:
-        said = ask_pair(self._validation, left, right)
+        patience_s = self._until - time.monotonic()
+        said = ask_pair(self._validation, left, right, patience_s)
         if said.verdict.undecided:
             self.undecided.add(said.verdict.value)
         return said
 
 
 class Mover:
-    """Moves workunits; `step` is for one thread, `ask_again` for any."""
+    """Moves workunits; `step` is for one thread, `ask_again` for any.
+
+    Attributes:
+        goes_on: whether the last step left something that is due already.
+    """
 
     def __init__(self, store: Store, now: Callable[[], int]) -> None:
         self._store = store
         self._now = now  # s since 1970
         self._answered: SimpleQueue[str] = SimpleQueue()
         self._pool: ThreadPoolExecutor | None = None
+        self.goes_on = False
 
     def start(self) -> None:
         """Begin to ask several questions at a time; what waits is due at once."""
@@ -189,7 +204,8 @@ class Mover:
             self._move(due[at : at + MOVED_TOGETHER], validation)
         outcomes = self._store.outcomes(now, BATCH)
         taken = [one.workunit for one in outcomes if self._deliver(one, assimilator)]
-        self._store.taken(taken, self._now())
+        lingers = self._store.taken(taken, self._now())
+        self.goes_on = lingers or BATCH in {len(due), len(outcomes)}
         return bool(due), bool(outcomes)
 
     def _move(self, due: Sequence[int], validation: Validation) -> None:
@@ -202,8 +218,9 @@ class Mover:
     def _ask(self, questions: list[Question], validation: Validation) -> list[Answers]:
         if self._pool is None:
             return [answer(question, validation) for question in questions]
+        until = time.monotonic() + PATIENCE_S
         return list(
-            self._pool.map(lambda question: answer(question, validation), questions)
+            self._pool.map(lambda one: answer(one, validation, until), questions)
         )
 
     def _deliver(self, outcome: WorkunitOutcome, assimilator: Assimilator) -> bool:

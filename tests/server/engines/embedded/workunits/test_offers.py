@@ -1,15 +1,26 @@
-"""Who waits for work is woken when there is some, and by nothing else."""
+"""Who waits for work is woken when there is some; steps do not move what is at rest."""
 
 from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+from contract import SINGLE
 from engine_bench import EmbeddedBench
 
+from stoilo.server.engines.embedded.workunits import validator
 from stoilo.server.engines.embedded.workunits.store import Offers
-from tests.support.engine import make_spec
+from stoilo.server.engines.interface import ResultCheck, ResultVerdict
+from tests.support.engine import BodyValidation, make_spec
 from tests.support.server import ManualClock
+
+
+@pytest.fixture
+def bench(tmp_path):
+    made = EmbeddedBench(tmp_path / "engine", ManualClock(1_800_000_000))
+    yield made
+    made.engine.close()
 
 
 def test_note_of_another_thread_ends_every_wait():
@@ -37,8 +48,7 @@ def test_wait_ends_without_a_note_and_leaves_nothing():
     assert not offers._waiting
 
 
-def test_only_results_that_may_be_handed_out_are_offered(tmp_path):
-    bench = EmbeddedBench(tmp_path / "engine", ManualClock(1_800_000_000))
+def test_only_results_that_may_be_handed_out_are_offered(bench):
     counts = [bench.engine.offers.count]
     bench.engine.create_workunits([make_spec("x_1")])
     counts.append(bench.engine.offers.count)
@@ -51,4 +61,46 @@ def test_only_results_that_may_be_handed_out_are_offered(tmp_path):
     bench.engine.step(bench.validation, bench.outcomes)
     counts.append(bench.engine.offers.count)
     assert counts == [0, 1, 2, 2]
-    bench.engine.close()
+
+
+class Soon(BodyValidation):
+    """Says at first that every check is pending, and what it is to whoever waits for it."""
+
+    waits = 0
+
+    def check(self, result):
+        if not self.waits:
+            return ResultCheck(ResultVerdict.PENDING, "STO-R065")
+        return super().check(result)
+
+    def wait(self, workunit, seconds):
+        self.waits += bool(workunit and seconds > 0)
+        return True
+
+
+def give_result(bench):
+    bench.engine.create_workunits([make_spec("x_1", redundancy=SINGLE)])
+    (name,) = bench.fetch(1)
+    bench.finish(1, name, b"value")
+
+
+@pytest.mark.parametrize("started", [True, False])
+def test_check_that_ends_soon_is_waited_for_in_the_step_that_asks(
+    bench, started, monkeypatch
+):
+    monkeypatch.setattr(validator, "PATIENCE_S", 60.0)
+    if started:
+        bench.engine._mover.start()
+    give_result(bench)
+    bench.engine.step(Soon(), bench.outcomes)
+    assert len(bench.outcomes.outcomes) == int(started)
+
+
+def test_only_result_wanted_ends_in_three_transactions(bench, monkeypatch):
+    give_result(bench)
+    begun, write = [], bench.engine._database.write
+    monkeypatch.setattr(
+        bench.engine._database, "write", lambda: begun.append(1) or write()
+    )
+    bench.engine.step(bench.validation, bench.outcomes)
+    assert (len(bench.outcomes.outcomes), len(begun)) == (1, 3)  # asked, ended, taken
