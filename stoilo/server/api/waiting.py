@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 MOST_TASKS: Final = 1024  # of one call
 MOST_ASKED: Final = 500  # in one statement: databases bound their variables
-FIRST_S: Final = 0.02  # between questions while somebody has just begun to wait, s
+FIRST_S: Final = 0.02  # between two questions at least, s
+LEAST_S: Final = (
+    0.25  # between questions that nothing calls for, s: `look` mostly comes
+)
 MOST_S: Final = 1.0
 SHARE: Final = 0.05  # who has waited for long may wait so much of that longer
 FINAL: Final = tuple(state.value for state in TaskState if state.final)
@@ -48,12 +51,14 @@ class Ends:
         self._waiters: set[_Waiter] = set()
         self._asking: asyncio.Task[None] | None = None
         self._come = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
     async def wait(self, tasks: Collection[str]) -> frozenset[str]:
         """Return those of `tasks` that are final: one at least, or none once closed."""
         if self._is_closed:
             return frozenset()
+        self._loop = asyncio.get_running_loop()
         waiter = _Waiter(frozenset(tasks), self._clock())
         self._waiters.add(waiter)
         self._come.set()
@@ -63,6 +68,12 @@ class Ends:
             return await waiter.ended
         finally:
             self._waiters.discard(waiter)
+
+    def look(self) -> None:
+        """Ask soon: a task has ended. For any thread; what ends untold is found later."""
+        if self._waiters and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._come.set)
 
     def close(self) -> None:
         """Let every call end: the server stops."""
@@ -99,7 +110,7 @@ class Ends:
 
     def _pause_s(self) -> float:
         newest = max((one.began for one in self._waiters), default=self._clock())
-        return min(MOST_S, SHARE * max(0.0, self._clock() - newest))
+        return min(MOST_S, max(LEAST_S, SHARE * (self._clock() - newest)))
 
     def _find_final(self, tasks: Sequence[str]) -> frozenset[str]:
         with self._store.read() as connection:

@@ -179,6 +179,7 @@ class TaskServer:
             self.blobs,
             retry=self.pipeline.attempts.retry,
             clock=clock,
+            ended=self._tell_ended,
         )
         turns = FairTurns(READING)
         self.submissions = Submissions(
@@ -208,6 +209,9 @@ class TaskServer:
             clock,
             turns,
         )
+
+    def _tell_ended(self) -> None:
+        self.service.ends.look()
 
     def _salt_of(self, account_id: int) -> str:
         """Return the account's salt; only a retention command renews it, when unused."""

@@ -80,12 +80,15 @@ class OutcomeKeeper:
         # opens the next attempt of a task (`Attempts.retry`)
         retry: Callable[[TaskRow, AttemptRow], None],
         clock: Callable[[], int],  # seconds since 1970
+        # is told that a task has ended, after that is durable; must not block
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._validation = validation
         self._blobs = blobs
         self._retry = retry
         self._clock = clock
+        self._ended = ended
 
     def assimilate(self, outcome: WorkunitOutcome) -> None:
         """Take the outcome durably; repeats and strangers change nothing.
@@ -133,6 +136,7 @@ class OutcomeKeeper:
                 note_measured(connection, task.spec, valid, now)
         # After the commit: a repetition needs the validators' answers once more.
         self._validation.forget(attempt.workunit)
+        self._ended()
 
     def _decide(
         self, task: TaskRow, attempt: AttemptRow, outcome: WorkunitOutcome

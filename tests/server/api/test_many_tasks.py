@@ -236,6 +236,30 @@ def test_one_question_serves_all_that_wait(bench: Bench) -> None:
     assert 1 <= len(asked) <= 0.2 / waiting.FIRST_S
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_end_that_is_told_of_is_looked_for_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, *, told: bool
+) -> None:
+    monkeypatch.setattr(waiting, "LEAST_S", 600.0)
+    monkeypatch.setattr(waiting, "MOST_S", 600.0)
+    final = set[str]()
+
+    async def run() -> bool:
+        ends = waiting.Ends(bench.store)
+        ends._find_final = final.intersection  # type: ignore[method-assign,assignment]
+        work = asyncio.ensure_future(ends.wait(["x"]))
+        await asyncio.sleep(0.2)  # the first question has found nothing
+        final.add("x")
+        if told:
+            await asyncio.to_thread(ends.look)
+        done, _ = await asyncio.wait([work], timeout=20.0 if told else 0.2)
+        ends.close()
+        await work
+        return bool(done)
+
+    assert asyncio.run(run()) is told
+
+
 def test_failed_question_ends_every_wait(bench: Bench) -> None:
     def fail(_tasks: object) -> frozenset[str]:
         raise InternalError(service.AWAY, "the database is away")
