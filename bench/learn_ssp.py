@@ -6,8 +6,8 @@ task *sleeps* in its jail for as long as computing would take, one iteration in 
 longer. The table of those times is made from the seed and is the same for both limits: a
 task reads from the parameters which iteration of its part it is. For each seed both limits
 train at the same time, each in a deployment of its own, so that what else the machine does
-slows both. Not for a machine without two free cores: what the server takes for a task has to
-be small beside `BASE_S`.
+slows both; two seeds at a time. What the server takes for a task is in both times, and so
+is a volunteer's queue: it fetches one task ahead, which then waits behind one that stalls.
 """
 
 from __future__ import annotations
