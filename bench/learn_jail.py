@@ -63,6 +63,7 @@ WISHES: Mapping[str, Mapping[str, Any]] = {
     "sync": {"batch": 100, "rate": 0.3},
     "fedavg": {"rate": 0.5, "batch": 20},
     "diloco": {"rate": 0.02, "batch": 20},
+    "ssp": {"rate": 0.3, "staleness": 3},
     "logistic": {"rate": 0.001},
 }
 """Each method's settings: rates of which it converges, not the best there are."""

@@ -1,6 +1,7 @@
 """Every trainer on all three backends; at a server by gate, log and jail on two hosts."""
 
 import asyncio
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +21,7 @@ from stoilo.learn import (
     split,
 )
 from stoilo.learn.backends.server import ServerBackend
+from stoilo.learn.core.tensors import flatten
 from stoilo.testing.deployment import Deployment
 from tests.support.points import WISHES, make_samples
 from tests.support.traces import count_work_leaves, read_copies, successes
@@ -55,12 +57,11 @@ def make_loader():
     return list(zip(x.split(24), y.split(24), strict=True))
 
 
-def by_fit(method):
+def by_fit(method, **more):
     async def train(place):
-        wish = {**WISHES[method], "batch": 16, "epochs": 2}
+        wish = {**WISHES[method], "batch": 16, "epochs": 2, **more}
         model = ArrayModel({"w": np.zeros((4, 3))}, softmax_loss)
-        trained = await stoilo.learn.fit(method, model, split(*DATA, 3), place, **wish)
-        return trained.epochs
+        return await stoilo.learn.fit(method, model, split(*DATA, 3), place, **wish)
 
     return train
 
@@ -72,7 +73,7 @@ async def dataset_of_the_thesis(place):
     for _ in range(2):
         await trainer.train_epoch()
     await trainer.close()
-    return trainer.epochs
+    return trainer
 
 
 async def loader_of_2025(place):
@@ -82,13 +83,52 @@ async def loader_of_2025(place):
         await trainer.epoch(make_loader())
         works = await trainer.epoch_create_work(make_loader())
         await trainer.epoch_aggregate_results(works)
-    return trainer.epochs
+    return trainer
 
 
 TRAININGS = {method: by_fit(method) for method in METHODS} | {
+    "ssp in rounds": by_fit("ssp", staleness=0),
     "DPBGDTrainer.train_epoch": dataset_of_the_thesis,
     "DPBGDTrainer.epoch": loader_of_2025,
 }
+
+
+# What comes out does not depend on who answers first.
+IN_ROUNDS = {
+    *("dpbgd", "sync", "fedavg", "diloco", "sandblaster", "logistic", "ssp in rounds"),
+    *("DPBGDTrainer.train_epoch", "DPBGDTrainer.epoch"),
+}
+AS_THEY_COME = {"vcasgd", "downpour", "ssp"}
+
+
+def test_every_method_is_listed():
+    assert set(TRAININGS) == IN_ROUNDS | AS_THEY_COME
+
+
+@functools.cache
+def in_threads(name):
+    async def train():
+        async with LocalBackend() as place:
+            return await TRAININGS[name](place)
+
+    return asyncio.run(train())
+
+
+def numbers_of(name, trained):
+    """Return the weights; the epochs' losses where Adam follows what is rounding alone.
+
+    A bias before BatchNorm has no other gradient.
+    """
+    if name.startswith("DPBGDTrainer"):
+        return np.array([epoch.average_loss for epoch in trained.epochs])
+    return flatten(trained.snapshot.parameters)
+
+
+def gap_to_threads(name, trained):
+    """Return how far the result is from that of threads, 0 where nothing is promised."""
+    if name in AS_THEY_COME:
+        return 0.0
+    return np.abs(numbers_of(name, trained) - numbers_of(name, in_threads(name))).max()
 
 
 def lossy_hosts():
@@ -103,8 +143,15 @@ def test_trainer_learns_without_a_server(name, open_place):
         async with open_place() as place:
             return await TRAININGS[name](place)
 
-    first, last = asyncio.run(train())
+    trained = asyncio.run(train())
+    first, last = trained.epochs
     assert last.average_loss < first.average_loss
+    assert gap_to_threads(name, trained) == 0.0
+
+
+def test_control_another_seed_is_another_result():
+    other = asyncio.run(by_fit("sync", seed=5, batch=5)(None))
+    assert gap_to_threads("sync", other) > 1e-4
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +167,9 @@ BY_TWO = CreateOptions(2)
 
 @dataclass(frozen=True)
 class Seen:
-    """A trainer's epochs, its tasks where they ended, and their traces at the server."""
+    """What was trained, its tasks where they ended, and their traces at the server."""
 
-    epochs: list
+    trained: object
     tasks: list
     leaves: int
     copies: dict
@@ -146,20 +193,23 @@ async def train_there(deployment, train):
     async with stoilo.connect(deployment.line.connection, journal=journal) as conn:
         before = {entry.task_id for entry in conn.recent_tasks(1000)}
         async with ServerBackend(conn, BY_TWO) as place:
-            epochs = await train(place)
+            trained = await train(place)
         fresh = {entry.task_id for entry in conn.recent_tasks(1000)} - before
         tasks = [await conn.restore_task(one).status() for one in fresh]
     leaves = count_work_leaves(deployment.line.http) - leaves
-    return Seen(epochs, tasks, leaves, successes(read_copies(deployment.data)))
+    return Seen(trained, tasks, leaves, successes(read_copies(deployment.data)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRAININGS)
 def test_trainer_learns_in_the_jail_and_every_attempt_has_its_leaf(deployment, name):
     seen = asyncio.run(train_there(deployment, TRAININGS[name]))
-    first, last = seen.epochs
+    first, last = seen.trained.epochs
     assert last.average_loss < first.average_loss
-    assert len(seen.done()) >= sum(epoch.accepted_tasks for epoch in seen.epochs)
+    assert gap_to_threads(name, seen.trained) < 1e-5
+    assert len(seen.done()) >= sum(
+        epoch.accepted_tasks for epoch in seen.trained.epochs
+    )
     assert all(task.logged for task in seen.done())
     assert seen.leaves == seen.attempts() >= len(seen.done())
     assert all(len(seen.hosts(task)) == 2 for task in seen.done())

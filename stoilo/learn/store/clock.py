@@ -6,18 +6,24 @@ iteration may start when the time is at least ``clock - s``: ``s = 0`` is BSP (a
 all), ``None`` is ASP (nobody waits). No worker's clock is ever more than ``s + 1`` ahead
 of the slowest. What may not start is not handed out, so that no volunteer waits.
 
-A pure state machine: no time of day, no threads. Source: Ho et al. 2013 (stale
+`VectorClock` and `Attendance` are pure state machines: no time of day, no threads. Processes
+share a clock as a cell of a parameter server (`SharedClock`). Source: Ho et al. 2013 (stale
 synchronous parallel); the protocol published with Paracel is not followed, for it counts
 commits twice, modulo the limit, and by the number of workers that are left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import cast
 
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import UsageError, WaitError
 from stoilo.learn.core.states import State, Stateful
+from stoilo.learn.store.protocol import Change, Push
+from stoilo.learn.store.server import ParameterServer
 
 
 @dataclass(slots=True)
@@ -263,3 +269,117 @@ class Attendance(Stateful):
     def _end(self, worker: str) -> None:
         self.out.discard(worker)
         self.clock.release(worker)
+
+
+@dataclass(slots=True)
+class SharedClock:
+    """One clock for workers in any process: a cell of a parameter server, one thread each.
+
+    Where the server's shards are processes or machines (`stoilo learn shard`), so is the
+    clock: behind the same token, durable at each commit, and gone with no kill. An event
+    that comes twice changes nothing (`stoilo.learn.store.functions.tick`).
+
+    With `lease_s`, who waits gives up those that hold it up and have committed nothing for
+    so long: the slowest never wait themselves. They join again at the server's time.
+    """
+
+    server: ParameterServer
+    name: str  # of the cell; its pushes are a run of this name
+    limit: int | None = 0  # ``s``; the same for all
+    lease_s: float | None = None  # that the slowest may be silent, s
+    pause_s: float = 0.05  # between two looks, s
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    clock: VectorClock = field(init=False)  # as it was when it was last read
+    _version: int = 0
+    _since: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make the cell, or find it."""
+        self.clock = VectorClock(self.limit)
+        self.server.create({self.name: {"": 0}})
+        self._read()
+
+    @property
+    def time(self) -> int:
+        """The lowest clock of those that are alive."""
+        return self._read().time
+
+    def join(self, workers: Iterable[str]) -> None:
+        """Let workers in, at the server's time; who is alive stays where he is."""
+        for worker in workers:
+            self._tell(worker, -1)
+
+    def await_start(self, worker: str, limit_s: float | None = None) -> int:
+        """Wait until the worker's iteration may run; return its number.
+
+        One that was given up joins again.
+
+        Raises:
+            WaitError: ``STO-T063`` when `limit_s` passed before.
+        """
+        if worker not in self._read().clocks:
+            self._tell(worker, -1)
+        self._wait(lambda clock: clock.may_start(worker), worker, limit_s)
+        return self.clock.clock_of(worker)
+
+    def await_time(self, time: int, limit_s: float | None = None) -> None:
+        """Wait until all iterations before `time` are in, or nobody is alive.
+
+        Raises:
+            WaitError: ``STO-T063`` when `limit_s` passed before.
+        """
+        self._wait(lambda c: c.time >= time or not c.clocks, "somebody", limit_s)
+
+    def commit(self, worker: str, iteration: int) -> bool:
+        """Note that an iteration is in; return whether it counted."""
+        before = self._read().clocks.get(worker)
+        self._tell(worker, iteration + 1)
+        return before == iteration and self.clock.clocks.get(worker) != before
+
+    def finish(self, worker: str) -> None:
+        """Note that a worker did all its iterations: its clock counts as endless."""
+        self._tell(worker, math.inf)
+
+    def sync(self, worker: str) -> None:
+        """Raise ``STO-T040``: there is no barrier between processes."""
+        raise UsageError("STO-T040", f"{worker[:40]!r} has no barrier; take limit 0")
+
+    def _tell(self, worker: str, event: float, *, by: str | None = None) -> None:
+        # A cell's marks are never above its version, so that this push is a new one.
+        source = f"{self.name}/{worker if by is None else by}"
+        change = Change(self.name, "tick", {worker: event})
+        self.server.push(Push(source, self._version + 1, [change]))
+        self._read()
+
+    def _read(self) -> VectorClock:
+        cell = self.server.read([self.name])[self.name]
+        clocks, self._version = cast("dict[str, float]", cell.value), cell.version
+        self.clock.time = int(clocks[""])
+        self.clock.clocks = {
+            worker: int(clock)
+            for worker, clock in clocks.items()
+            if worker and clock < math.inf
+        }
+        return self.clock
+
+    def _wait(
+        self, ready: Callable[[VectorClock], bool], worker: str, limit_s: float | None
+    ) -> None:
+        end = math.inf if limit_s is None else self.now() + limit_s
+        while not ready(self._read()):
+            self._expire()
+            if self.now() >= end:
+                raise WaitError("STO-T063", f"{worker[:40]!r} waits for the others")
+            self.sleep(self.pause_s)
+
+    def _expire(self) -> None:
+        if self.lease_s is None:
+            return
+        clocks, slowest = self.clock.clocks, self.clock.slowest
+        held = [(w, clock) for w, clock in clocks.items() if clock == slowest]
+        self._since = {pair: self._since.get(pair, self.now()) for pair in held}
+        for (worker, clock), since in self._since.items():
+            if self.now() - since >= self.lease_s:
+                # Not in its name: that would hide what it says at the same time.
+                self._tell(worker, -2 - clock, by="")

@@ -52,6 +52,28 @@ def merge(value: dict[str, float], change: dict[str, float]) -> dict[str, float]
     return found
 
 
+def tick(value: dict[str, float], change: dict[str, float]) -> dict[str, float]:
+    """Return a vector clock after events; see `stoilo.learn.store.clock.SharedClock`.
+
+    Clocks by worker, the time, which never goes back, under no name. An event is the clock
+    that a worker has reached (infinite: it has finished), -1 where it joins, or -2 - c where
+    it is given up at clock c; what does not follow from its present clock changes nothing.
+    """
+    found, endless = dict(value), float("inf")
+    for worker, number in change.items():
+        clock = found.get(worker, endless)
+        if number == -1 and clock == endless:
+            found[worker] = found[""]
+        elif number == -2 - clock:
+            del found[worker]
+        elif worker in found and number in (clock + 1, endless):
+            found[worker] = number
+    slowest = min([found[worker] for worker in found if worker], default=endless)
+    if slowest < endless:
+        found[""] = max(found[""], slowest)
+    return found
+
+
 LEVELS = frozenset({"pure", "numeric"})  # what an update function may need at most
 
 
@@ -157,6 +179,7 @@ _BUILT_IN: Mapping[str, tuple[Callable[[Any, Any], Any], Probe]] = {
     "max": (largest, Probe(1.0, 2.0, 3.0)),
     "count": (count, _COUNTS),
     "merge": (merge, _COUNTS),
+    "tick": (tick, Probe({"": 0, "a": 0, "b": 0}, {"a": 1}, {"b": 1})),
 }
 
 

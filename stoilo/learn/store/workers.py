@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from stoilo.core.errors import UsageError, WaitError
-from stoilo.learn.store.clock import VectorClock
+from stoilo.learn.store.clock import SharedClock, VectorClock
 from stoilo.learn.store.protocol import Change, Push
 from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.values import Value
@@ -212,7 +212,8 @@ class Worker:
         self,
         name: str,  # as the clock knows it
         server: ParameterServer,  # where the values are
-        clock: ClockService,  # shared by all workers
+        # Shared by all workers: of this process, or of any
+        clock: ClockService | SharedClock,
         *,
         total: int,  # iterations to do
         # Names the training: one that is repeated under the same name after a crash
