@@ -107,7 +107,8 @@ class Offers:
         except TimeoutError:
             pass
         finally:
-            self._waiting.discard(came)
+            with self._lock:
+                self._waiting.discard(came)
         return self._count
 
 
