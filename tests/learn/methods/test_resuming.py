@@ -13,6 +13,7 @@ from stoilo.learn.methods.downpour import Downpour, DownpourSettings
 from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg
 from stoilo.learn.methods.lbfgs import Rules
 from stoilo.learn.methods.optimizers import Adagrad, Adam, Sgd
+from stoilo.learn.methods.overlapping import DoubleBuffered
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.methods.synchronous import (
     LargeMinibatch,
@@ -32,11 +33,9 @@ CREW = Volunteers(
 )
 
 
-def make_synchronous(**more):
+def make_synchronous(kind=Synchronous, **more):
     wanted = {"epochs": 3, "block": 5, "fraction": 0.7, **more}
-    return Synchronous(
-        CREW.start(), CREW.sizes, Adam(0.01), SynchronousSettings(**wanted)
-    )
+    return kind(CREW.start(), CREW.sizes, Adam(0.01), SynchronousSettings(**wanted))
 
 
 def make_vcasgd(**more):
@@ -70,6 +69,8 @@ def make_federated(kind, local=None, **more):
 METHODS = {
     "synchronous": make_synchronous,
     "synchronous, late ones queued": lambda: make_synchronous(late="queue"),
+    "double buffered": lambda: make_synchronous(kind=DoubleBuffered),
+    "local steps": lambda: make_synchronous(local=LocalWork(0.1, batch=2)),
     "downpour": make_downpour,
     "downpour, warmed up, discarding": lambda: make_downpour(
         Adagrad(0.05),
