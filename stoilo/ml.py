@@ -10,6 +10,7 @@ from stoilo.learn.trainers.named import (
     LargeMinibatchTrainer,
     LogisticTrainer,
     SandblasterTrainer,
+    SspTrainer,
     SynchronousTrainer,
     VCASGDTrainer,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "LargeMinibatchTrainer",
     "LogisticTrainer",
     "SandblasterTrainer",
+    "SspTrainer",
     "StopRule",
     "SynchronousTrainer",
     "TrainerOptions",

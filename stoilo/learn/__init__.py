@@ -82,6 +82,7 @@ if TYPE_CHECKING:
         TorchSchedule,
         WarmUp,
     )
+    from stoilo.learn.methods.ssp import SspSettings
     from stoilo.learn.methods.synchronous import (
         LargeMinibatchSettings,
         SynchronousSettings,
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
         LargeMinibatchTrainer,
         LogisticTrainer,
         SandblasterTrainer,
+        SspTrainer,
         SynchronousTrainer,
         VCASGDTrainer,
     )
@@ -140,6 +142,7 @@ _HOMES = {
     "methods.rules": "CentredClipping Clip CoordinateMedian Krum Mean Near TrimmedMean",
     "methods.sandblaster": "SandblasterSettings",
     "methods.schedules": "Cosine StepDecay TorchSchedule WarmUp",
+    "methods.ssp": "SspSettings",
     "methods.synchronous": "LargeMinibatchSettings SynchronousSettings",
     "store.server": "ParameterServer",
     "trainers.dpbgd": "DPBGDOptions DPBGDTrainer",
@@ -148,7 +151,7 @@ _HOMES = {
     "trainers.fitting": "METHODS evaluate_on fit make_trainer",
     "trainers.named": "DiLoCoTrainer DownpourTrainer FedAvgTrainer "
     "LargeMinibatchTrainer LogisticTrainer SandblasterTrainer "
-    "SynchronousTrainer VCASGDTrainer",
+    "SspTrainer SynchronousTrainer VCASGDTrainer",
     "trainers.options": "StopRule TrainerOptions",
     "trainers.progress": "Conditions Display Estimate",
     "trainers.trainer": "Trainer",
@@ -170,9 +173,9 @@ __all__ = [
     "OneBit", "Page", "ParameterServer", "Part", "PerLayer", "PowerSGD", "Quantised",
     "Raw", "Remainder", "RmsProp", "Rules", "Run", "RunSettings", "SandblasterSettings",
     "SandblasterTrainer", "Scores", "ServerBackend", "Sgd", "SimulatedBackend",
-    "SimulatedHost", "Spell", "Staleness", "StepDecay", "StopRule",
-    "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary", "TopK",
-    "TorchModel", "TorchOptimizer", "TorchSchedule", "Trained", "Trainer",
+    "SimulatedHost", "Spell", "SspSettings", "SspTrainer", "Staleness", "StepDecay",
+    "StopRule", "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary",
+    "TopK", "TorchModel", "TorchOptimizer", "TorchSchedule", "Trained", "Trainer",
     "TrainerOptions", "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB",
     "WarmUp", "Yogi", "chain", "collect", "deal_blocks", "deal_by_key", "draw",
     "evaluate", "evaluate_on", "export", "fit", "import_torchvision", "make_trainer",

@@ -39,6 +39,7 @@ EXPECTED = {
         "\nlarge minibatch: True",
         "\nlocal rounds: True",
         "\nfedadam: True",
+        "\nssp: True",
         "\nlogistic: True",
         "\nstopped: True True",
         "\nschedule: True",

@@ -46,6 +46,7 @@ WISHES: Mapping[str, Mapping[str, Any]] = {
     "sync": {"batch": 5, "rate": 0.02, "epochs": 6},
     "fedavg": {},
     "diloco": {"rate": 0.1},
+    "ssp": {"rate": 0.3, "staleness": 3},
     "logistic": {"rate": 0.01},
 }
 """For each method of `stoilo.learn.fit`, settings by which it learns this problem."""

@@ -1,8 +1,7 @@
 """Logistic regression in the four modes of a parameter server, as a training method.
 
-A worker is a part of the data; one iteration of it is one order, handed out when the
-vector clock lets it start. To read is to get the snapshot that an order carries; to push
-is `take`; the clock is committed there, when the reply is accepted, not when it arrives.
+Workers and their clock are those of `stoilo.learn.methods.ssp`; the centre is a parameter
+server. To read is to get the snapshot that an order carries; to push is `take`.
 
 ========== ========================== ========================================= =========
 mode       an iteration               push                                      kernel
@@ -30,7 +29,7 @@ from __future__ import annotations
 
 import functools
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -38,10 +37,11 @@ import numpy as np
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Order, Reply, Snapshot
-from stoilo.learn.core.states import Plain, State, Stateful
-from stoilo.learn.core.tensors import Array
-from stoilo.learn.methods.base import MethodBase, Outcome, derive_seed
-from stoilo.learn.store.clock import Attendance, VectorClock
+from stoilo.learn.core.states import Plain, State
+from stoilo.learn.core.tensors import scale
+from stoilo.learn.methods.base import check_parts, derive_seed
+from stoilo.learn.methods.ssp import Clocked, iteration_of
+from stoilo.learn.store.clock import VectorClock
 from stoilo.learn.store.protocol import Change, Push
 from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.shards import LocalShard
@@ -108,19 +108,16 @@ def deal(size: int, chunks: int, *place: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(piece.tolist()) for piece in np.array_split(order, chunks))
 
 
-class LogisticRegression(MethodBase):
+class LogisticRegression(Clocked):
     """One worker a part, one parameter server, one clock."""
 
     # The parameters only where no server keeps them
-    kept = Stateful.kept | {
+    kept = Clocked.kept | {
         "_own": Snapshot | None,
         "_name": str,
         "_version": int,
         "_updates": int,
-        "_told": int,
-        "_staged": dict[int, dict[str, Array]],
     }
-    parts = ("_attendance",)
 
     def __init__(
         self,
@@ -133,11 +130,8 @@ class LogisticRegression(MethodBase):
         server: ParameterServer | None = None,
     ) -> None:
         """Begin, or (with a server that has files) go on from what it keeps."""
-        if not parts or min(parts) < 1:
-            raise UsageError("STO-T040", "a part without samples, or no part at all")
+        chunks = settings.chunks(check_parts(parts))
         self.settings = settings
-        self._parts = tuple(parts)
-        self._chunks = settings.chunks(parts)
         self._layout = Layout.of(start.parameters, settings.block_bytes)
         self._is_kept = server is not None
         self._own: Snapshot | None = None
@@ -149,67 +143,15 @@ class LogisticRegression(MethodBase):
         self._name = secrets.token_hex(8)
         self._version = self._first = start.version
         self._buffers = start.buffers
-        self._staged: dict[int, dict[str, Array]] = {}
-        self._told = 0
-        self._attendance = self._attend()
-        super().__init__(self._read())
-
-    def _attend(self) -> Attendance:
-        clock = VectorClock(self.settings.limit, lease_s=self.settings.lease_s)
-        clock.join(map(_worker, range(len(self._parts))))
-        return Attendance(clock, self.settings.rounds * self._chunks)
-
-    @property
-    def clock(self) -> VectorClock:
-        """The vector clock: whose part is how far."""
-        return self._attendance.clock
-
-    @property
-    def missed(self) -> int:
-        """How many iterations were left out: their part came back too late for them."""
-        return self._attendance.missed
-
-    @property
-    def finished(self) -> bool:
-        """Whether every iteration of every part is in, or missed."""
-        return self._attendance.finished
-
-    def note_time(self, now_s: float) -> None:
-        """Note the time: a part whose lease has run out is not waited for any more."""
-        before = self.clock.slowest
-        self._attendance.note_time(now_s)
-        self._end_round(before)
-
-    def next_alarm(self) -> float | None:
-        """Return when the next lease runs out; None when none does."""
-        return self._attendance.next_alarm()
-
-    def lose(self, order: Order) -> None:
-        """Let the iteration be handed out again, from newer parameters."""
-        self._attendance.lose(_worker(order.part), _iteration(order))
-
-    def _draw(self, room: int) -> Sequence[str]:
-        workers = map(_worker, range(len(self._parts)))
-        drawn = self._attendance.draw(room, workers)
-        return [f"{worker}/i{iteration}" for worker, iteration in drawn]
-
-    def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - the clock says who counts
-        iteration = _iteration(order)
-        applied = self._attendance.answer(_worker(order.part), iteration)
-        if applied:
-            self._push(order, reply, iteration)
-        return Outcome(applied, iteration // self._chunks, ended=self._tell())
-
-    def _tell(self) -> bool:
-        """Return whether a round is complete that no update has told of.
-
-        The last one is when all is done: parts may be brought back for it.
-        """
-        # The last round is told only at the end: parts may come back for it.
-        most = self.settings.rounds - (not self.finished)
-        done = min(self.clock.time // self._chunks, most)
-        told, self._told = self._told, done
-        return done > told
+        clock = VectorClock(settings.limit, lease_s=settings.lease_s)
+        super().__init__(
+            self._read(),
+            parts,
+            clock,
+            rounds=settings.rounds,
+            chunks=chunks,
+            staged=settings.mode in {"dgd", "ipm"},
+        )
 
     def save(self) -> State:
         """Return the state; a server that was given keeps the parameters itself."""
@@ -241,7 +183,7 @@ class LogisticRegression(MethodBase):
             self._snapshot = replace(self._snapshot, version=self._version)
 
     def _order(self, key: str) -> Order:
-        part, iteration = (int(word[1:]) for word in key.split("/"))
+        part, iteration = iteration_of(key)
         samples, rows = self._parts[part], None
         if self._chunks > 1:
             done, chunk = divmod(iteration, self._chunks)
@@ -262,36 +204,21 @@ class LogisticRegression(MethodBase):
         }
         return Order(key, "local_steps", self._snapshot, part, samples, settings, rows)
 
-    def _push(self, order: Order, reply: Reply, iteration: int) -> None:
-        change, before = self._change(order, reply), self.clock.slowest
-        if self.settings.limit == 0 and self.settings.mode in {"dgd", "ipm"}:
-            self._staged[order.part] = change
-        else:
-            self._apply({order.part: change}, iteration)
-        self._attendance.commit(_worker(order.part), iteration)
-        self._end_round(before)
-
-    def _end_round(self, iteration: int) -> None:
-        if self.clock.slowest > iteration and self._staged:
-            self._apply(self._staged, iteration)
-            self._staged = {}
-
-    def _change(self, order: Order, reply: Reply) -> dict[str, Array]:
+    def _change(self, order: Order, reply: Reply) -> Reply:
         if self.settings.mode == "dgd":
             rate = self.settings.rate * self.factor
-            return {n: -rate * a for n, a in reply.tensors.items()}
+            return replace(reply, tensors=scale(reply.tensors, -rate))
         share = 1.0 / len(self._parts) if self.settings.mode == "ipm" else 1.0
         base = order.snapshot.parameters
-        return {n: share * (a - base[n]) for n, a in reply.tensors.items()}
+        ways = {n: share * (a - base[n]) for n, a in reply.tensors.items()}
+        return replace(reply, tensors=ways)
 
-    def _apply(self, changes: dict[int, dict[str, Array]], iteration: int) -> None:
-        """Push changes of one iteration, in the order of the parts."""
+    def _apply(self, changes: Mapping[int, Reply], iteration: int) -> None:
         # In the order of the parts: the sum has the same bits whoever was first.
         for part, change in sorted(changes.items()):
-            blocks = self._layout.split(change)
+            blocks = self._layout.split(change.tensors)
             entries = [Change(key, "add", array) for key, array in blocks.items()]
-            source = f"{self._name}/{_worker(part)}"
-            self._server.push(Push(source, iteration, entries))
+            self._server.push(Push(f"{self._name}/w{part}", iteration, entries))
         self._version += 1
         self._snapshot = self._read()
 
@@ -304,11 +231,3 @@ class LogisticRegression(MethodBase):
 
 def _in_memory() -> ParameterServer:
     return ParameterServer({"memory": LocalShard()})
-
-
-def _worker(part: int) -> str:
-    return f"w{part}"
-
-
-def _iteration(order: Order) -> int:
-    return int(order.key.rpartition("/i")[2])

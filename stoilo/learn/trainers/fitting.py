@@ -21,9 +21,10 @@ from stoilo.learn.methods.evaluating import Evaluating
 from stoilo.learn.methods.federated import FederatedSettings
 from stoilo.learn.methods.lbfgs import Rules
 from stoilo.learn.methods.logistic import LogisticSettings
-from stoilo.learn.methods.optimizers import Adam, Optimizer
+from stoilo.learn.methods.optimizers import Adam, Optimizer, Sgd
 from stoilo.learn.methods.sandblaster import SandblasterSettings
 from stoilo.learn.methods.schedules import Schedule
+from stoilo.learn.methods.ssp import SspSettings
 from stoilo.learn.methods.synchronous import LargeMinibatchSettings, SynchronousSettings
 from stoilo.learn.trainers.epochs import Trained
 from stoilo.learn.trainers.evaluation import Evaluation
@@ -34,6 +35,7 @@ from stoilo.learn.trainers.named import (
     LargeMinibatchTrainer,
     LogisticTrainer,
     SandblasterTrainer,
+    SspTrainer,
     SynchronousTrainer,
     VCASGDTrainer,
 )
@@ -145,6 +147,19 @@ def _diloco(asked: _Request) -> Trainer:
     return DiLoCoTrainer(*asked.given(), settings, options=asked.options, **own)
 
 
+def _ssp(asked: _Request) -> Trainer:
+    rule, further = asked.pop("rule"), asked.seeded()
+    if isinstance(asked.model, TorchModel):
+        further.setdefault("bn_momentum", find_momentum(asked.model.module))
+    settings = SspSettings(asked.epochs, **further)
+    optimizer = asked.optimizer
+    if optimizer is None and asked.rate is not None:
+        optimizer = Sgd(asked.rate)
+    return SspTrainer(
+        *asked.given(), settings, optimizer=optimizer, options=asked.options, **rule
+    )
+
+
 def _logistic(asked: _Request) -> Trainer:
     own = asked.pop("decay", "server")
     known: dict[str, Any] = {"mode": "dgd", **asked.seeded()}
@@ -162,6 +177,7 @@ METHODS: Mapping[str, Callable[[_Request], Trainer]] = {
     "sync": _sync,
     "fedavg": _fedavg,
     "diloco": _diloco,
+    "ssp": _ssp,
     "logistic": _logistic,
 }
 
@@ -230,7 +246,8 @@ async def fit(
     """Train `model` on `data` by `method` and return what came of it.
 
     Args:
-        method: dpbgd, vcasgd, downpour, sandblaster, sync, fedavg, diloco or logistic.
+        method: dpbgd, vcasgd, downpour, sandblaster, sync, fedavg, diloco, ssp or
+            logistic.
         model: an `ArrayModel`, a `TorchModel`, or a torch module with `loss`; for
             logistic None means the regression's own.
         data: a torch dataset, a pair (inputs, targets), or a list of parts.
@@ -239,7 +256,7 @@ async def fit(
         epochs: passes, rounds, or for sandblaster accepted steps at most.
         batch: samples of one step of a volunteer (of one part in a step, for sync).
         rate: learning rate; each method has a usual one.
-        optimizer: at the server, for dpbgd and downpour.
+        optimizer: at the server, for dpbgd, downpour and ssp.
         held_out: a dataset; loss and accuracy on it end each epoch.
         stop: ends the training before its epochs are done.
         schedule: number of the update → factor of the learning rate.

@@ -23,10 +23,11 @@ from stoilo.learn.methods.federated import (
     fedavg,
 )
 from stoilo.learn.methods.logistic import LogisticRegression, LogisticSettings
-from stoilo.learn.methods.optimizers import Adagrad, Optimizer
+from stoilo.learn.methods.optimizers import Adagrad, Optimizer, Sgd
 from stoilo.learn.methods.robust import RobustSum
 from stoilo.learn.methods.rules import Rule
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
+from stoilo.learn.methods.ssp import Ssp, SspSettings
 from stoilo.learn.methods.synchronous import (
     Combine,
     LargeMinibatch,
@@ -270,7 +271,51 @@ class DownpourTrainer(Trainer):
         super().__init__(conn, model, data, make, name="downpour", **common)
 
 
-class LogisticTrainer(Trainer):
+class _ClockedTrainer(Trainer):
+    """A trainer whose method has a clock; with leases a part may have two tasks out."""
+
+    _lease_s: float | None
+
+    def _most_out(self) -> int:
+        if self.options.in_flight or self._lease_s is None:
+            return super()._most_out()
+        return 2 * len(self.parts)  # one that is silent must not hold another's place
+
+
+class SspTrainer(_ClockedTrainer):
+    """Parts of the data may be a few iterations apart (SSP); each answer counts at once.
+
+    Args:
+        settings: epochs, staleness, block of a part in an iteration, local steps.
+        optimizer: at the server, as a copy that is this trainer's alone; when None, plain
+            steps of 0.01, for local steps of 1: the mean of their ways.
+        rule: with staleness 0, how a round's answers are added up; otherwise there is the
+            bound on each answer alone.
+    """
+
+    def __init__(
+        self,
+        conn: Place,
+        model: object,
+        data: object,
+        settings: SspSettings,
+        *,
+        optimizer: Optimizer | None = None,
+        rule: Rule | None = None,
+        **common: Unpack[Common],
+    ) -> None:
+        self._lease_s = settings.lease_s
+        usual = Sgd(1.0 if settings.local else 0.01)
+        make = partial(
+            Ssp,
+            optimizer=copy.deepcopy(optimizer) or usual,
+            settings=settings,
+            combine=combine_by(rule),
+        )
+        super().__init__(conn, model, data, make, name="ssp", **common)
+
+
+class LogisticTrainer(_ClockedTrainer):
     """Workers are parts of the data; the vector clock says who may go on.
 
     Args:
@@ -301,9 +346,7 @@ class LogisticTrainer(Trainer):
             width = int(np.prod(np.shape(parts[0].x)[1:]))
             make: Any = make_logistic_loss  # untyped: it travels as source
             model = ArrayModel({"theta": np.zeros(width)}, make(decay))
-        if settings.lease_s is not None and own_options.in_flight == 0:
-            copies = 2 * len(parts)  # one that is silent must not hold another's place
-            own_options = replace(own_options, in_flight=copies)
+        self._lease_s = settings.lease_s
         super().__init__(
             conn,
             model,

@@ -15,6 +15,7 @@ from stoilo.learn.methods.lbfgs import Rules
 from stoilo.learn.methods.optimizers import Adagrad, Adam, Sgd
 from stoilo.learn.methods.overlapping import DoubleBuffered
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
+from stoilo.learn.methods.ssp import Ssp, SspSettings
 from stoilo.learn.methods.synchronous import (
     LargeMinibatch,
     LargeMinibatchSettings,
@@ -66,6 +67,11 @@ def make_federated(kind, local=None, **more):
     return kind(CREW.start(), CREW.sizes, wanted)
 
 
+def make_ssp(staleness, optimizer=Adam, **more):
+    wanted = SspSettings(3, staleness, **more)
+    return Ssp(CREW.start(), CREW.sizes, optimizer(0.01), wanted)
+
+
 METHODS = {
     "synchronous": make_synchronous,
     "synchronous, late ones queued": lambda: make_synchronous(late="queue"),
@@ -91,6 +97,11 @@ METHODS = {
     "vcasgd": make_vcasgd,
     "vcasgd, by epoch, deltas, damped": lambda: make_vcasgd(
         pull="epoch", mode="delta", alpha="e/(e+1)", staleness=Staleness("damp")
+    ),
+    "ssp": lambda: make_ssp(2, block=5),
+    "ssp, in rounds": lambda: make_ssp(0, block=6),
+    "ssp, waiting for nobody, local steps": lambda: make_ssp(
+        None, Sgd, local=LocalWork(0.1, batch=4, steps=3)
     ),
     "vcasgd, discarding": lambda: make_vcasgd(staleness=Staleness("discard", 0)),
 }

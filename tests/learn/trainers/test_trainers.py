@@ -30,19 +30,11 @@ from stoilo.learn import (
     make_trainer,
     split,
 )
+from tests.support import points
 from tests.support.points import make_model, make_samples, softmax_loss
 
 DATA = make_samples()
-WISHES = {
-    "dpbgd": {"rate": 0.3},
-    "vcasgd": {"alpha": 0.5},
-    "downpour": {"optimizer": Adam(0.05)},
-    "sandblaster": {"epochs": 8, "penalty": 1e-3},
-    "sync": {"batch": 5, "rate": 0.02, "epochs": 6},
-    "fedavg": {},
-    "diloco": {"rate": 0.1},
-    "logistic": {"rate": 0.01},
-}
+WISHES = {**points.WISHES, "downpour": {"optimizer": Adam(0.05)}}
 
 
 def four_hosts(**changes):
@@ -103,7 +95,7 @@ def hosts_with_a_cheat():
     return SimulatedBackend([*honest, SimulatedHost(cheat=flip)])
 
 
-@pytest.mark.parametrize("method", ["dpbgd", "vcasgd", "fedavg", "downpour"])
+@pytest.mark.parametrize("method", ["dpbgd", "vcasgd", "fedavg", "downpour", "ssp"])
 async def test_cheat_among_eight_does_little_harm_unless_answers_count_in_full(method):
     ends = []
     for options in (TrainerOptions(), TrainerOptions(clip=None)):
