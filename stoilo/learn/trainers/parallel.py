@@ -31,20 +31,13 @@ from stoilo.learn.driver.transport import (
     TransportName,
     as_transport,
 )
-from stoilo.learn.methods.aggregating import Regional
+from stoilo.learn.methods import optimizers
 from stoilo.learn.methods.base import LocalWork, MethodBase
 from stoilo.learn.methods.buffers import Momenta, find_momentum
 from stoilo.learn.methods.copies import Copied
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
-from stoilo.learn.methods.federated import FederatedSettings, fedavg
-from stoilo.learn.methods.optimizers import (
-    AdaDelta,
-    Adagrad,
-    Adam,
-    Optimizer,
-    RmsProp,
-    Sgd,
-)
+from stoilo.learn.methods.federated import FederatedSettings, Gossip, Regional, fedavg
+from stoilo.learn.methods.optimizers import Optimizer, Sgd
 from stoilo.learn.methods.overlapping import DoubleBuffered
 from stoilo.learn.methods.rules import Rule
 from stoilo.learn.methods.ssp import Ssp, SspSettings
@@ -63,7 +56,7 @@ from stoilo.learn.trainers.trainer import Trainer
 
 Sync: TypeAlias = Literal["bsp", "ssp", "asp", "dc-asgd"]
 Operator: TypeAlias = Literal[
-    "descent", "ascent", "double buffering", "parameters", "federated"
+    "descent", "ascent", "double buffering", "parameters", "federated", "gossip"
 ]
 Codec: TypeAlias = "Transport | TransportName"
 
@@ -76,10 +69,10 @@ def inverse_root(update: int) -> float:
 # Gradient rules with the defaults of Parallel-SGD.
 RULES: Mapping[str, Optimizer] = {
     "sgd": Sgd(0.01),
-    "adam": Adam(1e-3),
-    "adagrad": Adagrad(0.01, epsilon=1e-7),
-    "rmsprop": RmsProp(0.01, kept=0.9),
-    "adadelta": AdaDelta(),
+    "adam": optimizers.Adam(1e-3),
+    "adagrad": optimizers.Adagrad(0.01, epsilon=1e-7),
+    "rmsprop": optimizers.RmsProp(0.01, kept=0.9),
+    "adadelta": optimizers.AdaDelta(),
     "decay": Sgd(0.03),  # times `inverse_root`
 }
 
@@ -94,7 +87,8 @@ class ParallelSettings:
             "asp" waits for nobody, "dc-asgd" corrects late gradients besides.
         operator: what is done with answers: the mean gradient's step down ("descent") or up;
             "double buffering", the next step's tasks while one is collected; "parameters",
-            whose mean counts; "federated", the same after a pass over each block's samples.
+            whose mean counts; "federated", the same after a pass over each block's samples;
+            "gossip", as that with a replica for each block, of which pairs average.
         rule: how a gradient becomes a step: a name of `RULES` or an optimiser, as a copy.
         rate: of volunteers' local steps ("parameters", "federated").
         epochs: passes over the data.
@@ -154,10 +148,11 @@ class ParallelSettings:
         waits = self.sync == "bsp"
         local = self.operator == "parameters"
         _check(waits or steps, self.operator, "it takes rounds: sync='bsp'")
-        summed = waits and self.operator != "federated"
+        summed = waits and self.operator not in ("federated", "gossip")
         whole = not (self.backups or self.robust or self.regions)
         _check(summed or whole, "rule of rounds", "robust, regions, backups: of 'bsp'")
-        _check(waits or not self.wait_for, "wait_for", "it is of sync='bsp'")
+        rounds = waits and self.operator != "gossip"
+        _check(rounds or not self.wait_for, "wait_for", "it is of sync='bsp'")
         _check(self.period == 1 or local, "period", "it is of operator='parameters'")
         fits = min(self.block_size, self.period) >= 1 and self.wait_for >= 0
         _check(fits, "block_size, period or wait_for", "at least one sample and step")
@@ -291,12 +286,12 @@ def _make(
 ) -> Copied:
     inner: Any = _make_method(form, settings, assignment, seed, start, sizes)
     set_schedule(inner, schedule)
-    is_ssp, agree = settings.sync == "ssp", settings.agree
     return Copied(
         inner,
         assignment,
-        agree=agree or min(2, assignment.redundancy),
-        timeout_s=None if is_ssp else settings.timeout_s,  # it has leases of its own
+        agree=settings.agree or min(2, assignment.redundancy),
+        # "ssp" has leases of its own.
+        timeout_s=None if settings.sync == "ssp" else settings.timeout_s,
         waits=settings.sync == "bsp",
     )
 
@@ -311,9 +306,11 @@ def _make_method(
 ) -> MethodBase:
     optimizer, passes = asked.make_optimizer(), asked.epochs
     fraction = asked.wait_for / assignment.blocks if asked.wait_for else 1.0
+    steps = LocalWork(asked.rate, asked.block_size)
+    rounds = FederatedSettings(passes, steps, fraction=fraction, seed=seed)
+    if asked.operator == "gossip":
+        return Gossip(start, sizes, rounds)
     if asked.operator == "federated":
-        local = LocalWork(asked.rate, asked.block_size)
-        rounds = FederatedSettings(passes, local, fraction=fraction, seed=seed)
         return fedavg(start, sizes, rounds, optimizer)
     size = asked.block_size * asked.period
     if asked.sync in ("asp", "dc-asgd"):
@@ -322,16 +319,13 @@ def _make_method(
         return Downpour(start, sizes, optimizer, own)
     momentum = find_momentum(form.module) if isinstance(form, TorchModel) else Momenta()
     if asked.sync == "ssp":
-        clocked = SspSettings(
-            passes,
-            asked.ahead,
-            size,
-            lease_s=asked.timeout_s,
-            seed=seed,
-            bn_momentum=momentum,
-        )
+        more: dict[str, Any] = {
+            "lease_s": asked.timeout_s,
+            "seed": seed,
+            "bn_momentum": momentum,
+        }
+        clocked = SspSettings(passes, asked.ahead, size, **more)
         return Ssp(start, sizes, optimizer, clocked)
-    steps = LocalWork(asked.rate, asked.block_size)
     settings = SynchronousSettings(
         passes,
         assignment.sizes(size),

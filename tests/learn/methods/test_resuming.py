@@ -10,7 +10,7 @@ from stoilo.learn.core.states import State
 from stoilo.learn.core.tensors import flatten
 from stoilo.learn.methods.base import LocalWork, Staleness
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
-from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg
+from stoilo.learn.methods.federated import FederatedSettings, Gossip, diloco, fedavg
 from stoilo.learn.methods.lbfgs import Rules
 from stoilo.learn.methods.optimizers import Adagrad, Adam, Sgd
 from stoilo.learn.methods.overlapping import DoubleBuffered
@@ -87,6 +87,7 @@ METHODS = {
     "large minibatch": make_large,
     "large minibatch, folded rate": lambda: make_large(folded=True),
     "fedavg": lambda: make_federated(fedavg, clients=0.7),
+    "gossip": lambda: make_federated(Gossip),
     "diloco": lambda: make_federated(diloco, fraction=0.6, weights="equal"),
     "fedavg, by adamw": lambda: make_federated(
         fedavg,

@@ -67,6 +67,7 @@ MIXES = {
     "local sgd": {"operator": "parameters", "period": 4, "rate": 0.5, "rule": "sgd"},
     "parameters": {"operator": "parameters", "rate": 0.5, "rule": "sgd"},
     "federated": {"operator": "federated", "rate": 0.5, "rule": "sgd"},
+    "gossip": {"operator": "gossip", "rate": 0.5},
     "double buffering": {"operator": "double buffering"},
     "two owners": {"redundancy": 2, "block_size": 7},
     "duplicated": {"assignment": "duplicate", "redundancy": 2},
