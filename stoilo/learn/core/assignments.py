@@ -11,13 +11,11 @@ import itertools
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.data import Part, split_by_label
-from stoilo.learn.core.tensors import Array
+from stoilo.learn.core.data import Part
 
 MOST_BLOCKS = 10_000
 
@@ -116,14 +114,6 @@ class Assignment:
             whole.take(np.flatnonzero((place >= start) & (place < start + size)))
             for start, size in zip(starts, sizes, strict=True)
         ]
-
-    def deal_by_label(
-        self, whole: Part, *, disorder: float = 0.0, seed: int = 0
-    ) -> list[Part]:
-        """Return parts that differ in their labels, one a block; see `split_by_label`."""
-        # Several targets are none of its labels: it says so itself.
-        y = cast("Array", whole.y)
-        return split_by_label(whole.x, y, self.blocks, disorder=disorder, seed=seed)
 
 
 def assign_iid(nodes: int, redundancy: int = 1) -> Assignment:

@@ -20,7 +20,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.assignments import Assignment, assign_duplicate, assign_iid
-from stoilo.learn.core.data import Part, read_arrays
+from stoilo.learn.core.data import Part, read_arrays, split_by_label
 from stoilo.learn.core.models import Model, TorchModel
 from stoilo.learn.core.orders import Snapshot
 from stoilo.learn.core.states import Stateful
@@ -154,6 +154,8 @@ class ParallelSettings:
         rounds = waits and self.operator != "gossip"
         _check(rounds or not self.wait_for, "wait_for", "it is of sync='bsp'")
         _check(self.period == 1 or local, "period", "it is of operator='parameters'")
+        own = self.operator == "gossip" and not isinstance(self.rule, str)
+        _check(not own, "a rule", "replicas meet in their mean: gossip has none")
         fits = min(self.block_size, self.period) >= 1 and self.wait_for >= 0
         _check(fits, "block_size, period or wait_for", "at least one sample and step")
 
@@ -208,13 +210,8 @@ class Ascent(Stateful):
 class ParallelTrainer(Trainer):
     """A mix of Parallel-SGD as a trainer; `parallel` is the short way.
 
-    Args:
-        conn: see `Trainer`.
-        model: see `Trainer`.
-        data: see `Trainer`; parts, where given, are the blocks.
-        settings: the mix.
-        loss: of a torch module.
-        options: the rest; its seed deals and shuffles.
+    What it takes is explained at `Trainer`; parts, where given, are the blocks, and the
+    options' seed deals and shuffles.
     """
 
     def __init__(
@@ -268,10 +265,12 @@ def _deal(
         count = f"{len(data)} parts for {assignment.blocks} blocks"
         _check(len(data) == assignment.blocks, count, "a part for each block")
         return data
-    whole = Part(*read_arrays(data))
+    whole = data if isinstance(data, Part) else Part(*read_arrays(data))
     if settings.disorder is None:
         return assignment.deal(whole, settings.block_size)
-    return assignment.deal_by_label(whole, disorder=settings.disorder, seed=seed)
+    labels: Any = whole.y  # checked there
+    blocks, disorder = assignment.blocks, settings.disorder
+    return split_by_label(whole.x, labels, blocks, disorder=disorder, seed=seed)
 
 
 def _make(
@@ -381,7 +380,7 @@ async def parallel(
 
     Args:
         model: an `ArrayModel`, a `TorchModel`, or a torch module with `loss`.
-        data: a dataset, a pair (inputs, targets), or a part for each block.
+        data: a dataset, a pair (inputs, targets), one part, or a part for each block.
         place: a connection, a backend, or None for threads of this process.
         nodes: how many compute.
         loss: ``(output, target) -> scalar``, mean over the samples, for a torch module.

@@ -77,13 +77,6 @@ def test_unequal_blocks_get_samples_by_their_ratio():
     assert [len(part) for part in parts] == [30, 10]
 
 
-def test_parts_by_label_differ_and_disorder_mixes_them():
-    sorted_out = assign_iid(5).deal_by_label(count(100))
-    mixed = assign_iid(5).deal_by_label(count(100), disorder=1.0)
-    assert [len({*part.y.tolist()}) for part in sorted_out] == [2] * 5
-    assert min(len({*part.y.tolist()}) for part in mixed) > 2
-
-
 def test_too_few_samples_to_begin_each_block_are_refused():
     with pytest.raises(UsageError, match="STO-T004"):
         assign_iid(3).deal(count(4), 2)

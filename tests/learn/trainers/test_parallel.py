@@ -67,7 +67,7 @@ MIXES = {
     "local sgd": {"operator": "parameters", "period": 4, "rate": 0.5, "rule": "sgd"},
     "parameters": {"operator": "parameters", "rate": 0.5, "rule": "sgd"},
     "federated": {"operator": "federated", "rate": 0.5, "rule": "sgd"},
-    "gossip": {"operator": "gossip", "rate": 0.5},
+    "gossip": {"operator": "gossip", "rate": 0.5, "rule": "sgd"},
     "double buffering": {"operator": "double buffering"},
     "two owners": {"redundancy": 2, "block_size": 7},
     "duplicated": {"assignment": "duplicate", "redundancy": 2},
@@ -246,6 +246,7 @@ async def test_killed_training_goes_on_to_the_same_end(name, tmp_path):
         {"sync": "ssp", "robust": learn.Mean()},
         {"operator": "federated", "regions": 2},
         {"period": 2},
+        {"operator": "gossip"},
         {"wait_for": 9},
         {"agree": 2},
         {"title": "../elsewhere"},
@@ -262,3 +263,15 @@ async def test_blocks_by_label_learn_less_in_local_passes_than_slices():
     wanted = {"operator": "federated", "rate": 0.5, "rule": "sgd"}
     by_label, slices = await train(disorder=0.0, **wanted), await train(**wanted)
     assert by_label.loss > slices.loss
+
+
+async def test_parts_of_labels_are_dealt_by_the_share_of_disorder():
+    def open_trainer(disorder):
+        mix = learn.ParallelSettings(5, disorder=disorder)
+        return learn.ParallelTrainer(None, MODEL, DATA, mix)
+
+    kinds = [
+        [len(np.unique(part.y)) for part in open_trainer(one).parts]
+        for one in (0.0, 1.0)
+    ]
+    assert max(kinds[0]) < 5 < min(kinds[1])
