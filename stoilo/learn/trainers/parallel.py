@@ -3,9 +3,8 @@
     found = await learn.parallel(model, data, conn, nodes=4, redundancy=2, epochs=2)
     found.loss, found.accuracy, found.disputes
 
-There is no machinery of its own here: each mix is one of the methods, under `Copied`. A node is
-a number that tasks carry, so that whoever is free computes for it; nothing installed stands
-still with it, and a machine that dies takes no node along.
+Each mix is one of the methods, under `Copied`. A node is a number that tasks carry: whoever is
+free computes for it, and a machine that dies takes no node along.
 """
 
 from __future__ import annotations
@@ -210,8 +209,7 @@ class Ascent(Stateful):
 class ParallelTrainer(Trainer):
     """A mix of Parallel-SGD as a trainer; `parallel` is the short way.
 
-    What it takes is explained at `Trainer`; parts, where given, are the blocks, and the
-    options' seed deals and shuffles.
+    What it takes is explained at `Trainer`; parts, where given, are the blocks.
     """
 
     def __init__(
@@ -233,9 +231,9 @@ class ParallelTrainer(Trainer):
             _make, form, settings, self.assignment, given.seed, schedule=schedule
         )
         self._copies = sum(map(len, self.assignment.owners))
-        # Rescued and late tasks must find room beside the others.
-        wide = settings.timeout_s is not None, settings.operator == "double buffering"
-        self._copies *= 1 + sum(wide)
+        # Rescued tasks, and those of a second step, must find room beside the others.
+        self._copies *= 1 + (settings.timeout_s is not None)
+        self._copies *= 1 + (settings.operator == "double buffering")
         codec = _as_codec(settings.codec, given)
         super().__init__(
             conn,
