@@ -15,10 +15,16 @@ if TYPE_CHECKING:
     from stoilo.learn.backends.local import LocalBackend
     from stoilo.learn.backends.server import ServerBackend
     from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
+    from stoilo.learn.core.assignments import (
+        Assignment,
+        assign_duplicate,
+        assign_iid,
+    )
     from stoilo.learn.core.data import (
         Part,
         chain,
         collect,
+        scale_pixels,
         split,
         split_by_classes,
         split_by_dirichlet,
@@ -109,7 +115,14 @@ if TYPE_CHECKING:
         VCASGDTrainer,
     )
     from stoilo.learn.trainers.options import StopRule, TrainerOptions
+    from stoilo.learn.trainers.parallel import (
+        ParallelResult,
+        ParallelSettings,
+        ParallelTrainer,
+        parallel,
+    )
     from stoilo.learn.trainers.progress import Conditions, Display, Estimate
+    from stoilo.learn.trainers.reclaiming import reclaim
     from stoilo.learn.trainers.trainer import Trainer
     from stoilo.learn.trainers.watching import (
         MLflow,
@@ -123,8 +136,9 @@ _HOMES = {
     "backends.local": "LocalBackend",
     "backends.server": "ServerBackend",
     "backends.simulated": "SimulatedBackend SimulatedHost Spell",
-    "core.data": "Part chain collect split split_by_classes split_by_dirichlet "
-    "split_by_label",
+    "core.assignments": "Assignment assign_duplicate assign_iid",
+    "core.data": "Part chain collect scale_pixels split split_by_classes "
+    "split_by_dirichlet split_by_label",
     "core.exporting": "export",
     "core.lazy": "LazyPart",
     "core.models": "ArrayModel TorchModel",
@@ -153,7 +167,9 @@ _HOMES = {
     "LargeMinibatchTrainer LogisticTrainer SandblasterTrainer "
     "SspTrainer SynchronousTrainer VCASGDTrainer",
     "trainers.options": "StopRule TrainerOptions",
+    "trainers.parallel": "ParallelResult ParallelSettings ParallelTrainer parallel",
     "trainers.progress": "Conditions Display Estimate",
+    "trainers.reclaiming": "reclaim",
     "trainers.trainer": "Trainer",
     "trainers.watching": "MLflow Page TensorBoard WandB draw",
     "driver.transport": "Compressed Half OneBit PerLayer PowerSGD Quantised Raw "
@@ -163,23 +179,25 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 
 # fmt: off
 __all__ = [
-    "METHODS", "AdaDelta", "Adagrad", "Adam", "ArrayModel", "CentredClipping", "Clip",
-    "Compressed", "Conditions", "CoordinateMedian", "Cosine", "DPBGDOptions",
-    "DPBGDTrainer", "DiLoCoTrainer", "Display", "DownpourSettings", "DownpourTrainer",
-    "Epoch", "EpochMetrics", "Estimate", "Evaluation", "FedAvgTrainer",
-    "FederatedSettings", "Half", "Krum", "LargeMinibatchSettings",
+    "METHODS", "AdaDelta", "Adagrad", "Adam", "ArrayModel", "Assignment",
+    "CentredClipping", "Clip", "Compressed", "Conditions", "CoordinateMedian", "Cosine",
+    "DPBGDOptions", "DPBGDTrainer", "DiLoCoTrainer", "Display", "DownpourSettings",
+    "DownpourTrainer", "Epoch", "EpochMetrics", "Estimate", "Evaluation",
+    "FedAvgTrainer", "FederatedSettings", "Half", "Krum", "LargeMinibatchSettings",
     "LargeMinibatchTrainer", "LazyPart", "LocalBackend", "LocalWork",
     "LogisticSettings", "LogisticTrainer", "MLflow", "Mean", "Momentum", "Near",
-    "OneBit", "Page", "ParameterServer", "Part", "PerLayer", "PowerSGD", "Quantised",
-    "Raw", "Remainder", "RmsProp", "Rules", "Run", "RunSettings", "SandblasterSettings",
+    "OneBit", "Page", "ParallelResult", "ParallelSettings", "ParallelTrainer",
+    "ParameterServer", "Part", "PerLayer", "PowerSGD", "Quantised", "Raw", "Remainder",
+    "RmsProp", "Rules", "Run", "RunSettings", "SandblasterSettings",
     "SandblasterTrainer", "Scores", "ServerBackend", "Sgd", "SimulatedBackend",
     "SimulatedHost", "Spell", "SspSettings", "SspTrainer", "Staleness", "StepDecay",
     "StopRule", "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary",
     "TopK", "TorchModel", "TorchOptimizer", "TorchSchedule", "Trained", "Trainer",
     "TrainerOptions", "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB",
-    "WarmUp", "Yogi", "chain", "collect", "deal_blocks", "deal_by_key", "draw",
-    "evaluate", "evaluate_on", "export", "fit", "import_torchvision", "make_trainer",
-    "parse_columns", "parse_set", "parse_triple", "parse_vector", "read_lines", "split",
+    "WarmUp", "Yogi", "assign_duplicate", "assign_iid", "chain", "collect",
+    "deal_blocks", "deal_by_key", "draw", "evaluate", "evaluate_on", "export", "fit",
+    "import_torchvision", "make_trainer", "parallel", "parse_columns", "parse_set",
+    "parse_triple", "parse_vector", "read_lines", "reclaim", "scale_pixels", "split",
     "split_by_classes", "split_by_dirichlet", "split_by_label", "split_lines",
 ]
 # fmt: on

@@ -41,6 +41,7 @@ EXPECTED = {
         "\nfedadam: True",
         "\nssp: True",
         "\nlogistic: True",
+        "\nparallel: True True",
         "\nstopped: True True",
         "\nschedule: True",
         "\nepochs: 3 True",

@@ -16,6 +16,7 @@ from stoilo.learn import (
     METHODS,
     ArrayModel,
     LocalBackend,
+    Sgd,
     SimulatedBackend,
     SimulatedHost,
     split,
@@ -86,10 +87,25 @@ async def loader_of_2025(place):
     return trainer
 
 
+def by_mix(**mix):
+    async def train(place):
+        model = ArrayModel({"w": np.zeros((4, 3))}, softmax_loss)
+        found = await stoilo.learn.parallel(
+            model, DATA, place, nodes=4, block_size=8, epochs=2, **mix
+        )
+        assert not found.disputes
+        return found.trained.epochs
+
+    return train
+
+
 TRAININGS = {method: by_fit(method) for method in METHODS} | {
     "ssp in rounds": by_fit("ssp", staleness=0),
     "DPBGDTrainer.train_epoch": dataset_of_the_thesis,
     "DPBGDTrainer.epoch": loader_of_2025,
+    "parallel, two owners": by_mix(redundancy=2, rule=Sgd(0.5)),
+    "parallel, double buffering": by_mix(operator="double buffering", rule=Sgd(0.5)),
+    "parallel, gossip": by_mix(operator="gossip", rate=0.5),
 }
 
 

@@ -258,6 +258,21 @@ class Checkpoint:
             self.close()
             raise
 
+    def peek(self) -> State | None:
+        """Return the saved state and take nothing; None while somebody trains there.
+
+        Raises:
+            TrustError: ``STO-T011`` when a file is not one of ours or is damaged.
+        """
+        try:
+            self._lock = lock_file(self.folder / "lock")
+        except UsageError:
+            return None
+        try:
+            return self._read()
+        finally:
+            self._let_go()
+
     def _read(self) -> State | None:
         path = self.folder / NAME
         try:

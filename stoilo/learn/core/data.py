@@ -157,6 +157,18 @@ def chain(*transforms: Transform) -> Transform:
     return apply
 
 
+def scale_pixels(image: ArrayLike) -> Array:
+    """Return an image of bytes, 0 to 255, as float32 from 0 to 1; a transform for `collect`.
+
+    Raises:
+        UsageError: ``STO-T004`` for what is no bytes: scaled before, or of more bits.
+    """
+    array = np.asarray(image)
+    if array.dtype != np.uint8:
+        raise _no_array("pixels", f"they are {array.dtype}, not uint8")
+    return array.astype(np.float32) / np.float32(255.0)
+
+
 def collect(
     samples: Iterable[tuple[Any, Any]],
     transform: Transform | None = None,

@@ -42,6 +42,11 @@ class Order:
     rows: tuple[int, ...] | None = None  # of the part, which samples; all when None
 
     @property
+    def work(self) -> str:
+        """What is computed, the same for compared copies: see `stoilo.learn.methods.copies`."""
+        return self.key.partition("@")[0]
+
+    @property
     def gives_parameters(self) -> bool:
         """Whether the answer is where local steps led to, no sum of gradients."""
         return self.settings.get("give") == "parameters"

@@ -120,6 +120,7 @@ def check_reply(raw: object, expected: Expectation) -> Reply:
 
 FAR = 10.0  # answers so many times as large as what may count are no honest accident
 _TINY = 1e-300
+_MOST_BOUNDS = 1000  # works with copies whose bound is known
 LOGGER = logging.getLogger(__name__)
 
 
@@ -149,6 +150,7 @@ class Guard:
         self._forms = forms_of(model.first().buffers)
         self._looks: dict[str, Look] = {}
         self._buffers = BufferBounds()
+        self._bounds: dict[str, robust.Memory] = {}  # work with copies → its bound
 
     async def look(self, order: Order, part: Part) -> None:
         """Compute a few samples here, once for each kernel of the run."""
@@ -214,12 +216,15 @@ class Guard:
             raise refuse_answer("its norm is not finite")
         if self._clip is None:
             return reply
-        cut, self.memory = robust.clip(
+        memory = self._memory_for(order)
+        cut, after = robust.clip(
             replace(reply, tensors=moved),
-            self.memory,
+            memory,
             self._clip,
             steps=count_steps(order),
         )
+        if memory is self.memory:
+            self.memory = after
         if cut.tensors is moved:
             return reply
         times = safe_norm(moved) / max(safe_norm(cut.tensors), _TINY)
@@ -228,6 +233,16 @@ class Guard:
             self.doubt = f"{times:.2g} times as large as the largest that counts"
         tensors: Tensors = add(base, cut.tensors) if is_place else cut.tensors
         return replace(reply, tensors=tensors)
+
+    def _memory_for(self, order: Order) -> robust.Memory:
+        """Return what bounds an answer: for compared copies of one work, all the same."""
+        if order.work == order.key:
+            return self.memory
+        # Else equal answers would be cut to lengths that differ; the first is remembered.
+        found = self._bounds.setdefault(order.work, self.memory)
+        if len(self._bounds) > _MOST_BOUNDS:
+            del self._bounds[next(iter(self._bounds))]
+        return found
 
     def _tell(self, order: Order) -> None:
         # Only the first cut of a run is told, because it is silent otherwise.

@@ -304,7 +304,7 @@ _EXACT = ("compressed", "raw")  # codecs that lose nothing
 def derive_seed(order: Order) -> int:
     """Return a seed that copies of the same order share, and no other order."""
     # Without a common seed no quorum of copies could ever agree on the draw.
-    words = f"{order.key}\0{order.snapshot.version}\0{order.settings.get('seed')}"
+    words = f"{order.work}\0{order.snapshot.version}\0{order.settings.get('seed')}"
     return int.from_bytes(hashlib.sha256(words.encode()).digest()[:4], "big")
 
 

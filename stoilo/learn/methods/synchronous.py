@@ -3,15 +3,16 @@
 A step sends the same parameters with a block of each data part; the answers are *sums* of
 gradients, so that the step's gradient is their sum over the number of samples, whatever the
 blocks' sizes. With a `fraction`, a step ends when that share of its answers is there (partial
-synchronisation), and what comes later is discarded or counts in the next step.
+synchronisation), and what comes later is discarded or counts in the next step. `local` steps
+make it parameter averaging (local SGD); `overlapping` has two steps at once.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from stoilo.learn.core.states import State
 from stoilo.learn.core.tensors import Array, Tensors, scale
 from stoilo.learn.methods.base import (
     Ledger,
+    LocalWork,
     MethodBase,
     Outcome,
     Piece,
@@ -44,7 +46,8 @@ class SynchronousSettings:
 
     Attributes:
         epochs: passes over the data.
-        block: samples of each part in one step; 0 for the whole part (a step an epoch).
+        block: samples of each part in one step, one number or one a part; 0 for the
+            whole part (a step an epoch).
         fraction: share of a step's answers that end it, rounded up.
         late: what becomes of answers to earlier steps.
         reduction: the loss is the samples' mean or sum.
@@ -52,21 +55,29 @@ class SynchronousSettings:
         bn_momentum: the model's BatchNorm momentum (see `stoilo.learn.methods.buffers`).
         backups: once so small a share of a step is unanswered, what is out goes out again
             to hosts that have nothing else to do, and the first answer counts; 0: never.
+        local: a volunteer makes these steps with its block, and the way that they led,
+            weighted by samples, is the gradient: for ``Sgd(1.0)`` the mean of parameters.
+        in_order: the samples of a part are used as they lie, not shuffled once an epoch.
     """
 
     epochs: int
-    block: int = 0
+    block: int | tuple[int, ...] = 0
     fraction: float = 1.0
     late: Literal["discard", "queue"] = "discard"
     reduction: Literal["mean", "sum"] = "mean"
     seed: int = 0
     bn_momentum: float | Momenta = USUAL
     backups: float = 0.0
+    local: LocalWork | None = None
+    in_order: bool = False
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
         shares = 0.0 < self.fraction <= 1.0 and 0.0 <= self.backups <= 1.0
-        if self.epochs < 1 or self.block < 0 or not shares:
+        block = self.block if isinstance(self.block, int) else min(self.block)
+        if self.local and (self.late, self.reduction) != ("discard", "mean"):
+            raise UsageError("STO-T040", "local steps need late=discard, a mean loss")
+        if self.epochs < 1 or block < 0 or not shares:
             raise UsageError(
                 "STO-T040",
                 f"epochs {self.epochs}, block {self.block}, fraction {self.fraction},"
@@ -97,7 +108,7 @@ class Synchronous(MethodBase):
         "_replies": dict[str, Reply],
         "_queued": dict[str, Reply],
     }
-    parts = ("_ledger", "optimizer", "_combine")
+    parts: ClassVar[tuple[str, ...]] = ("_ledger", "optimizer", "_combine")
 
     def __init__(
         self,
@@ -113,6 +124,8 @@ class Synchronous(MethodBase):
         self.settings = settings
         self.optimizer = optimizer
         self._parts = check_parts(parts)
+        if len(self._blocks) != len(self._parts):
+            raise UsageError("STO-T040", "there are not as many blocks as data parts")
         self._combine = combine
         self._rates = schedule  # whole rates; `schedule` of the base has factors
         self._epoch, self._step, self._steps = 0, 0, 0
@@ -134,8 +147,13 @@ class Synchronous(MethodBase):
     @property
     def steps_per_epoch(self) -> int:
         """How many steps an epoch has: by the largest part."""
+        pairs = zip(self._parts, self._blocks, strict=True)
+        return max(math.ceil(size / block) if block else 1 for size, block in pairs)
+
+    @property
+    def _blocks(self) -> tuple[int, ...]:
         block = self.settings.block
-        return math.ceil(max(self._parts) / block) if block else 1
+        return (block,) * len(self._parts) if isinstance(block, int) else block
 
     def lose(self, order: Order) -> None:
         """Order it again, unless its step is over."""
@@ -146,17 +164,19 @@ class Synchronous(MethodBase):
         return self._ledger.draw_all(room, self.settings.backups)
 
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - a round's are its own
-        epoch, ended = min(self._epoch, self.settings.epochs - 1), False
+        epoch = min(self._epoch, self.settings.epochs - 1)
         before = frozenset(self._late)
-        applied = self._ledger.answer(order.key)
-        if applied:
-            # Kept as it came: the step is made of all answers at once.
-            self._replies[order.key] = reply
-            ended = self._advance()
-        elif order.key in self._late:
-            applied = self._queue(order.key, reply)
+        applied = self._accept(order.key, reply)
+        ended = applied and self._advance()
         late = tuple(sorted(self._late - before))
         return Outcome(applied, epoch, ended, late, self._give_up())
+
+    def _accept(self, key: str, reply: Reply) -> bool:
+        if self._ledger.answer(key):
+            # Kept as it came: the step is made of all answers at once.
+            self._replies[key] = reply
+            return True
+        return key in self._late and self._queue(key, reply)
 
     def _give_up(self) -> tuple[str, ...]:
         if self.settings.late == "queue":
@@ -168,50 +188,69 @@ class Synchronous(MethodBase):
     def load(self, state: State) -> None:
         """Go on from a saved state; see `MethodBase.load`."""
         super().load(state)
-        self._pieces = self._plan()
+        self._pieces = self._plan_open()
 
     def _begin(self) -> None:
-        self._pieces = self._plan()
+        self._pieces = self._plan_open()
         self._ledger = Ledger(self._pieces)
 
-    def _plan(self) -> Mapping[str, Piece]:
-        if self.finished:
+    def _plan_open(self) -> Mapping[str, Piece]:
+        return self._plan(self._epoch, self._step)
+
+    def _plan(self, epoch: int, step: int) -> Mapping[str, Piece]:
+        if epoch >= self.settings.epochs:
             return {}
-        place, pieces = f"e{self._epoch}/s{self._step}", {}
+        pieces = {}
         # Another order each step, else the last parts would always be the late ones.
-        turn = shuffle(
-            len(self._parts), self.settings.seed, self._epoch, self._step
-        ).tolist()
+        turn = shuffle(len(self._parts), self.settings.seed, epoch, step).tolist()
         for part in turn:
-            piece = self._cut(part)
+            piece = self._cut(part, epoch, step)
             if piece is not None:
-                pieces[f"{place}/p{part}"] = piece
+                pieces[f"e{epoch}/s{step}/p{part}"] = piece
         return pieces
 
-    def _cut(self, part: int) -> Piece | None:
-        size, block = self._parts[part], self.settings.block
+    def _cut(self, part: int, epoch: int, step: int) -> Piece | None:
+        size, block = self._parts[part], self._blocks[part]
         if not block:
             return Piece(part, size)
-        order = shuffle(size, self.settings.seed, self._epoch, part)
-        rows = tuple(order[self._step * block :][:block].tolist())
+        place = (self.settings.seed, epoch, part)
+        order = np.arange(size) if self.settings.in_order else shuffle(size, *place)
+        rows = tuple(order[step * block :][:block].tolist())
         return Piece(part, len(rows), rows) if rows else None
 
+    def _base_of(self, key: str) -> Snapshot:  # noqa: ARG002 - two may be open in a subclass
+        return self._snapshot
+
     def _order(self, key: str) -> Order:
-        seed = derive_order_seed(self.settings.seed, key)
-        return self._pieces[key].order(key, self._snapshot, seed)
+        seed, local = derive_order_seed(self.settings.seed, key), self.settings.local
+        piece, base = self._pieces[key], self._base_of(key)
+        if local is None:
+            return piece.order(key, base, seed)
+        work = local.render(piece.samples, seed, "parameters")
+        used = local.count_samples(piece.samples)
+        return Order(key, "local_steps", base, piece.part, used, work, piece.rows)
 
     def _advance(self) -> bool:
-        if self._ledger.answered < round_up(self.settings.fraction, self._ledger.size):
-            return False
+        ended = False
+        while not self.finished and self._ledger.answered >= self._needed:
+            ended |= self._end_step()
+        return ended
+
+    @property
+    def _needed(self) -> int:
+        return round_up(self.settings.fraction, self._ledger.size)
+
+    def _end_step(self) -> bool:
         self._apply()
         self._late |= set(self._ledger.outstanding)
         self._steps += 1
-        self._step += 1
-        ended = self._step == self.steps_per_epoch
-        if ended:
-            self._epoch, self._step = self._epoch + 1, 0
+        self._epoch, self._step = self._follow(self._epoch, self._step)
         self._begin()
-        return ended
+        return self._step == 0
+
+    def _follow(self, epoch: int, step: int) -> tuple[int, int]:
+        last = step + 1 == self.steps_per_epoch
+        return (epoch + 1, 0) if last else (epoch, step + 1)
 
     def _queue(self, key: str, reply: Reply) -> bool:
         self._late.remove(key)
@@ -223,7 +262,7 @@ class Synchronous(MethodBase):
     def _apply(self) -> None:
         replies = {**self._queued, **self._replies}
         # By key, not by arrival: the same answers give the same bits.
-        counted = [replies[key] for key in sorted(replies)]
+        counted = [self._as_sum(key, replies[key]) for key in sorted(replies)]
         if self._rates is not None:
             self.optimizer.rate = self._rates(self._steps)
         gradient = self._combine(counted)
@@ -231,12 +270,21 @@ class Synchronous(MethodBase):
             gradient = scale(gradient, 1.0 / sum(reply.samples for reply in counted))
         # Queued answers saw older parameters: their statistics would pull back.
         fresh = [self._replies[key] for key in sorted(self._replies)]
+        momentum = 1.0 if self.settings.local else self.settings.bn_momentum
         self._snapshot = Snapshot(
             self._snapshot.version + 1,
             self._move_by(self.optimizer, gradient),
-            pool_buffers(self._snapshot.buffers, fresh, self.settings.bn_momentum),
+            pool_buffers(self._snapshot.buffers, fresh, momentum),
         )
         self._replies, self._queued = {}, {}
+
+    def _as_sum(self, key: str, reply: Reply) -> Reply:
+        """Return the reply with a sum over its samples: of gradients, or of ways."""
+        if self.settings.local is None:
+            return reply
+        base = self._base_of(key).parameters
+        ways = {n: base[n].astype(np.float64) - a for n, a in reply.tensors.items()}
+        return replace(reply, tensors=scale(ways, float(reply.samples)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import (
     collect,
     read_arrays,
+    scale_pixels,
     split,
     split_by_classes,
     split_by_dirichlet,
@@ -113,3 +114,14 @@ def test_inputs_and_targets_are_transformed_apart():
     x, y = collect(pairs, lambda v: v + 1.0, lambda label: 2 - label)
     assert x[:, 0].tolist() == [1.0, 2.0, 3.0]
     assert y.tolist() == [2, 1, 0]
+
+
+def test_bytes_of_an_image_become_floats_from_0_to_1():
+    found = scale_pixels(np.array([[0, 51], [102, 255]], np.uint8))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, [[0.0, 0.2], [0.4, 1.0]], rtol=1e-6)
+
+
+def test_pixels_that_are_scaled_already_are_refused():
+    with pytest.raises(UsageError, match="STO-T004"):
+        scale_pixels(np.zeros((2, 2), np.float32))

@@ -11,8 +11,16 @@ from stoilo.learn.core.orders import Reply, Snapshot
 from stoilo.learn.core.tensors import flatten
 from stoilo.learn.kernels.array_models import local_steps
 from stoilo.learn.methods.base import LocalWork, round_up
-from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg
+from stoilo.learn.methods.federated import (
+    FederatedSettings,
+    Gossip,
+    Regional,
+    diloco,
+    fedavg,
+)
 from stoilo.learn.methods.optimizers import Adagrad, Adam, Sgd, Yogi
+from stoilo.learn.methods.robust import RobustSum
+from stoilo.learn.methods.rules import CoordinateMedian
 from tests.support.learning import (
     Fleet,
     Net,
@@ -222,3 +230,69 @@ async def test_fit_takes_an_outer_optimiser(seed):
 def test_proximal_factor_that_pushes_away_is_refused(wrong):
     with pytest.raises(UsageError, match="STO-T040"):
         LocalWork(0.1, proximal=wrong)
+
+
+def scatter(seed, nodes, rounds):
+    """Gossip whose replicas are random after round 0 and then left alone by training."""
+    rng = np.random.default_rng(seed)
+    first = {f"r0/p{node}": rng.normal(size=6) for node in range(nodes)}
+
+    def answer(order):
+        w = first.get(order.key, order.snapshot.parameters["w"])
+        return Reply(order.snapshot.version, order.samples, 0.0, {"w": w})
+
+    settings = FederatedSettings(rounds, LocalWork(0.1), seed=seed)
+    method = Gossip(Snapshot(0, {"w": np.zeros(6)}), [4] * nodes, settings)
+    return method, answer, np.mean([*first.values()], axis=0)
+
+
+def spread(method):
+    return np.ptp([one.parameters["w"] for one in method.replicas], axis=0).max()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("nodes", [2, 5, 8])
+def test_gossip_keeps_the_mean_and_comes_to_it(seed, nodes):
+    method, answer, mean = scatter(seed, nodes, rounds=40)
+    run_serially(method, answer, room=3)
+    np.testing.assert_allclose(method.snapshot.parameters["w"], mean, atol=1e-12)
+    assert spread(method) < 1e-3
+
+
+def test_gossip_of_one_round_keeps_the_mean_and_is_far_from_it():
+    method, answer, mean = scatter(0, 8, rounds=1)
+    run_serially(method, answer)
+    np.testing.assert_allclose(method.snapshot.parameters["w"], mean, atol=1e-12)
+    assert spread(method) > 0.1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pairs_of_gossip_wait_for_no_other(seed):
+    method, answer, _ = scatter(seed, 8, rounds=3)
+    times = [1.0] * 7 + [9.0]
+    events = run_replicas(method, answer, Fleet(times))
+    early = [event.order.key for event in events if event.time < 9.0]
+    assert any(key.startswith("r1") for key in early)
+
+
+@pytest.mark.parametrize("regions", [1, 2, 3, 7])
+def test_sum_by_regions_is_the_flat_sum_bracketed_by_region(regions):
+    rng = np.random.default_rng(regions)
+    replies = [
+        Reply(0, n, 0.0, {"w": rng.normal(size=9).astype(np.float32)})
+        for n in (3, 1, 4, 1, 5)
+    ]
+    cuts = np.array_split(np.arange(5), regions)
+    doubles = [reply.tensors["w"].astype(np.float64) for reply in replies]
+    by_hand = sum(sum(doubles[i] for i in cut) for cut in cuts if len(cut))
+    found = Regional(regions)(replies)["w"]
+    assert (found == by_hand).all()
+    np.testing.assert_allclose(found, sum(doubles), rtol=1e-13)
+
+
+def test_each_region_bounds_its_own_liar():
+    honest = [Reply(0, 1, 0.0, {"w": np.ones(3)}) for _ in range(9)]
+    replies = [*honest, Reply(0, 1, 0.0, {"w": np.full(3, 1e6)})]
+    robust = Regional(2, RobustSum(CoordinateMedian()))(replies)["w"]
+    np.testing.assert_allclose(robust, np.full(3, 10.0))
+    assert Regional(2)(replies)["w"].max() > 1e5

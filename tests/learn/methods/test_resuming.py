@@ -10,9 +10,10 @@ from stoilo.learn.core.states import State
 from stoilo.learn.core.tensors import flatten
 from stoilo.learn.methods.base import LocalWork, Staleness
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
-from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg
+from stoilo.learn.methods.federated import FederatedSettings, Gossip, diloco, fedavg
 from stoilo.learn.methods.lbfgs import Rules
 from stoilo.learn.methods.optimizers import Adagrad, Adam, Sgd
+from stoilo.learn.methods.overlapping import DoubleBuffered
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.methods.ssp import Ssp, SspSettings
 from stoilo.learn.methods.synchronous import (
@@ -33,11 +34,9 @@ CREW = Volunteers(
 )
 
 
-def make_synchronous(**more):
+def make_synchronous(kind=Synchronous, **more):
     wanted = {"epochs": 3, "block": 5, "fraction": 0.7, **more}
-    return Synchronous(
-        CREW.start(), CREW.sizes, Adam(0.01), SynchronousSettings(**wanted)
-    )
+    return kind(CREW.start(), CREW.sizes, Adam(0.01), SynchronousSettings(**wanted))
 
 
 def make_vcasgd(**more):
@@ -76,6 +75,8 @@ def make_ssp(staleness, optimizer=Adam, **more):
 METHODS = {
     "synchronous": make_synchronous,
     "synchronous, late ones queued": lambda: make_synchronous(late="queue"),
+    "double buffered": lambda: make_synchronous(kind=DoubleBuffered),
+    "local steps": lambda: make_synchronous(local=LocalWork(0.1, batch=2)),
     "downpour": make_downpour,
     "downpour, warmed up, discarding": lambda: make_downpour(
         Adagrad(0.05),
@@ -86,6 +87,7 @@ METHODS = {
     "large minibatch": make_large,
     "large minibatch, folded rate": lambda: make_large(folded=True),
     "fedavg": lambda: make_federated(fedavg, clients=0.7),
+    "gossip": lambda: make_federated(Gossip),
     "diloco": lambda: make_federated(diloco, fraction=0.6, weights="equal"),
     "fedavg, by adamw": lambda: make_federated(
         fedavg,
