@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from stoilo.learn.backends.local import LocalBackend
     from stoilo.learn.backends.server import ServerBackend
     from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
+    from stoilo.learn.coordinator.handing import (
+        HandedRun,
+        hand_over,
+        list_handed,
+        take_up,
+    )
     from stoilo.learn.core.data import (
         Part,
         chain,
@@ -121,6 +127,7 @@ _HOMES = {
     "backends.local": "LocalBackend",
     "backends.server": "ServerBackend",
     "backends.simulated": "SimulatedBackend SimulatedHost Spell",
+    "coordinator.handing": "HandedRun hand_over list_handed take_up",
     "core.data": "Part chain collect split split_by_classes split_by_dirichlet "
     "split_by_label",
     "core.exporting": "export",
@@ -164,7 +171,7 @@ __all__ = [
     "Compressed", "Conditions", "CoordinateMedian", "Cosine", "DPBGDOptions",
     "DPBGDTrainer", "DiLoCoTrainer", "Display", "DownpourSettings", "DownpourTrainer",
     "Epoch", "EpochMetrics", "Estimate", "Evaluation", "FedAvgTrainer",
-    "FederatedSettings", "Half", "Krum", "LargeMinibatchSettings",
+    "FederatedSettings", "Half", "HandedRun", "Krum", "LargeMinibatchSettings",
     "LargeMinibatchTrainer", "LazyPart", "LocalBackend", "LocalWork",
     "LogisticSettings", "LogisticTrainer", "MLflow", "Mean", "Momentum", "Near",
     "OneBit", "Page", "ParameterServer", "Part", "PerLayer", "PowerSGD", "Quantised",
@@ -175,9 +182,10 @@ __all__ = [
     "TorchModel", "TorchOptimizer", "TorchSchedule", "Trained", "Trainer",
     "TrainerOptions", "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB",
     "WarmUp", "Yogi", "chain", "collect", "deal_blocks", "deal_by_key", "draw",
-    "evaluate", "evaluate_on", "export", "fit", "import_torchvision", "make_trainer",
-    "parse_columns", "parse_set", "parse_triple", "parse_vector", "read_lines", "split",
-    "split_by_classes", "split_by_dirichlet", "split_by_label", "split_lines",
+    "evaluate", "evaluate_on", "export", "fit", "hand_over", "import_torchvision",
+    "list_handed", "make_trainer", "parse_columns", "parse_set", "parse_triple",
+    "parse_vector", "read_lines", "split", "split_by_classes", "split_by_dirichlet",
+    "split_by_label", "split_lines", "take_up",
 ]
 # fmt: on
 

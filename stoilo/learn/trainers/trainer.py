@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import find_least_loss
-from stoilo.learn.core.orders import Method, Snapshot, Update
+from stoilo.learn.core.orders import Method, Order, Snapshot, Update
 from stoilo.learn.core.states import Keeper
 from stoilo.learn.driver.probing import measure_seconds, rehearse
 from stoilo.learn.driver.run import Run, RunSettings
@@ -318,9 +318,7 @@ class Trainer:
                 nothing.
         """
         most = self.run.settings.in_flight
-        sizes = [len(part) for part in self.parts]
-        method = self._made_by(self.form.first(), sizes)
-        orders = method.next_orders(len(sizes))
+        orders = self.draw_orders()
         if not orders:
             raise UsageError("STO-T040", "the method has nothing to be computed")
         largest = max(orders, key=lambda order: order.samples)
@@ -337,6 +335,13 @@ class Trainer:
             upload_bytes=round(model * share) + buffers,
             compute_s=largest.samples * measure_seconds(self.form, largest, part),
         )
+
+    def draw_orders(self) -> Sequence[Order]:
+        """Return the first orders of a method made anew; nothing is begun."""
+        sizes = [len(part) for part in self.parts]
+        method = self._made_by(self.form.first(), sizes)
+        set_schedule(method, self.options.schedule)
+        return method.next_orders(len(sizes))
 
     def _begin_waits(self) -> Waits:
         run = self.run
