@@ -237,6 +237,7 @@ def test_what_needs_this_process_is_refused_by_name_before_anything_leaves(
     assert sorted(runs.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_bounds_on_runs_disk_and_updates_hold(tmp_path, server):
     words = ["--most-runs", "2", "--most-bytes", "150000", "--most-updates", "4"]
 
