@@ -20,7 +20,7 @@ import msgspec
 from stoilo.client.address import read_connection
 from stoilo.client.capture.arguments import StoredValue
 from stoilo.core.errors import UnreachableError
-from stoilo.learn.coordinator.running import FILES, Progress
+from stoilo.learn.coordinator.kept import FILES, Progress
 from stoilo.learn.coordinator.service import (
     PIECE_BYTES,
     Ask,

@@ -35,7 +35,7 @@ from stoilo.learn.core.tensors import Array
 from stoilo.learn.driver import transport
 from stoilo.learn.driver.probing import Look, look_at
 from stoilo.learn.kernels import array_models
-from stoilo.learn.methods import lbfgs, optimizers, rules, schedules
+from stoilo.learn.methods import buffers, lbfgs, optimizers, rules, schedules
 from stoilo.learn.methods.base import LocalWork, Staleness
 from stoilo.learn.trainers.options import StopRule, TrainerOptions
 from stoilo.learn.trainers.trainer import Trainer
@@ -59,7 +59,7 @@ _KINDS: Final[Mapping[str, type]] = {kind.__name__: kind for kind in (
     LocalWork, Staleness, StopRule, transport.Raw, transport.Compressed,
     transport.Ternary, transport.Half, transport.Quantised, transport.OneBit,
     transport.TopK, transport.PowerSGD, transport.Remainder, transport.PerLayer,
-    Redundancy, TaskLimits,
+    Redundancy, TaskLimits, buffers.Layer, buffers.Momenta,
 )}  # what settings may be, beside plain values
 OPTIONS: Final = (
     "in_flight", "tries", "clip", "least_loss", "seed", "stop", "schedule",

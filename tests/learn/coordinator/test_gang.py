@@ -180,7 +180,7 @@ STEP = st.one_of(
     st.tuples(st.sampled_from(["deliver", "twice", "drop"]), st.integers(0, 30)),
     st.tuples(st.just("wait"), st.sampled_from([0.5, 4.0, 8.0])),
     st.tuples(st.just("restart"), st.sampled_from(NAMES)),
-    st.tuples(st.sampled_from(["renew", "die"]), st.none()),
+    st.tuples(st.sampled_from(["round", "renew", "round", "die"]), st.none()),
 )
 
 
@@ -188,6 +188,9 @@ def take(network, act, what):
     match act:
         case "wait":
             network.pass_time(what)
+        case "round":
+            for _ in range(len(network.way)):
+                network.deliver(0)
         case "restart":
             network.members[what] = Member(Inputs(), 60.0, network.tell(what))
         case "renew" if not network.is_dead:
