@@ -160,12 +160,15 @@ def boinc() -> None:
     """Volunteers' accounts, computers and programs of a project."""
 
 
-_LEARN = {"shard": ("learn", "Serve a shard of the parameter store.")}
+_LEARN = {
+    "shard": ("learn", "Serve a shard of the parameter store."),
+    "coordinator": ("coordinator", "Go on with trainings whose trainers are away."),
+}
 
 
 @click.group(cls=TableGroup, table=command_table(_LEARN))
 def learn() -> None:
-    """What training needs beside a project: the parameter store on the network."""
+    """What training needs beside a project: parameter stores, coordinators."""
 
 
 _FLAVOR = {

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from stoilo.learn.backends.local import LocalBackend
     from stoilo.learn.backends.server import ServerBackend
     from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
-    from stoilo.learn.core.assignments import (
-        Assignment,
-        assign_duplicate,
-        assign_iid,
+    from stoilo.learn.coordinator.handing import (
+        HandedRun,
+        hand_over,
+        list_handed,
+        take_up,
     )
+    from stoilo.learn.core.assignments import Assignment, assign_duplicate, assign_iid
     from stoilo.learn.core.data import (
         Part,
         chain,
@@ -82,12 +84,7 @@ if TYPE_CHECKING:
         TrimmedMean,
     )
     from stoilo.learn.methods.sandblaster import SandblasterSettings
-    from stoilo.learn.methods.schedules import (
-        Cosine,
-        StepDecay,
-        TorchSchedule,
-        WarmUp,
-    )
+    from stoilo.learn.methods.schedules import Cosine, StepDecay, TorchSchedule, WarmUp
     from stoilo.learn.methods.ssp import SspSettings
     from stoilo.learn.methods.synchronous import (
         LargeMinibatchSettings,
@@ -124,18 +121,13 @@ if TYPE_CHECKING:
     from stoilo.learn.trainers.progress import Conditions, Display, Estimate
     from stoilo.learn.trainers.reclaiming import reclaim
     from stoilo.learn.trainers.trainer import Trainer
-    from stoilo.learn.trainers.watching import (
-        MLflow,
-        Page,
-        TensorBoard,
-        WandB,
-        draw,
-    )
+    from stoilo.learn.trainers.watching import MLflow, Page, TensorBoard, WandB, draw
 
 _HOMES = {
     "backends.local": "LocalBackend",
     "backends.server": "ServerBackend",
     "backends.simulated": "SimulatedBackend SimulatedHost Spell",
+    "coordinator.handing": "HandedRun hand_over list_handed take_up",
     "core.assignments": "Assignment assign_duplicate assign_iid",
     "core.data": "Part chain collect scale_pixels split split_by_classes "
     "split_by_dirichlet split_by_label",
@@ -146,13 +138,15 @@ _HOMES = {
     "parse_vector read_lines split_lines",
     "core.vision": "import_torchvision",
     "driver.run": "Run RunSettings",
+    "driver.transport": "Compressed Half OneBit PerLayer PowerSGD Quantised Raw "
+    "Remainder Ternary TopK",
     "methods.base": "LocalWork Staleness",
     "methods.downpour": "DownpourSettings",
     "methods.federated": "FederatedSettings",
     "methods.lbfgs": "Rules",
     "methods.logistic": "LogisticSettings",
-    "methods.optimizers": "AdaDelta Adagrad Adam Momentum RmsProp "
-    "Sgd TorchOptimizer Yogi",
+    "methods.optimizers": "AdaDelta Adagrad Adam Momentum RmsProp Sgd TorchOptimizer "
+    "Yogi",
     "methods.rules": "CentredClipping Clip CoordinateMedian Krum Mean Near TrimmedMean",
     "methods.sandblaster": "SandblasterSettings",
     "methods.schedules": "Cosine StepDecay TorchSchedule WarmUp",
@@ -164,16 +158,14 @@ _HOMES = {
     "trainers.evaluation": "Evaluation Scores evaluate",
     "trainers.fitting": "METHODS evaluate_on fit make_trainer",
     "trainers.named": "DiLoCoTrainer DownpourTrainer FedAvgTrainer "
-    "LargeMinibatchTrainer LogisticTrainer SandblasterTrainer "
-    "SspTrainer SynchronousTrainer VCASGDTrainer",
+    "LargeMinibatchTrainer LogisticTrainer SandblasterTrainer SspTrainer "
+    "SynchronousTrainer VCASGDTrainer",
     "trainers.options": "StopRule TrainerOptions",
     "trainers.parallel": "ParallelResult ParallelSettings ParallelTrainer parallel",
     "trainers.progress": "Conditions Display Estimate",
     "trainers.reclaiming": "reclaim",
     "trainers.trainer": "Trainer",
     "trainers.watching": "MLflow Page TensorBoard WandB draw",
-    "driver.transport": "Compressed Half OneBit PerLayer PowerSGD Quantised Raw "
-    "Remainder Ternary TopK",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -183,10 +175,10 @@ __all__ = [
     "CentredClipping", "Clip", "Compressed", "Conditions", "CoordinateMedian", "Cosine",
     "DPBGDOptions", "DPBGDTrainer", "DiLoCoTrainer", "Display", "DownpourSettings",
     "DownpourTrainer", "Epoch", "EpochMetrics", "Estimate", "Evaluation",
-    "FedAvgTrainer", "FederatedSettings", "Half", "Krum", "LargeMinibatchSettings",
-    "LargeMinibatchTrainer", "LazyPart", "LocalBackend", "LocalWork",
-    "LogisticSettings", "LogisticTrainer", "MLflow", "Mean", "Momentum", "Near",
-    "OneBit", "Page", "ParallelResult", "ParallelSettings", "ParallelTrainer",
+    "FedAvgTrainer", "FederatedSettings", "Half", "HandedRun", "Krum",
+    "LargeMinibatchSettings", "LargeMinibatchTrainer", "LazyPart", "LocalBackend",
+    "LocalWork", "LogisticSettings", "LogisticTrainer", "MLflow", "Mean", "Momentum",
+    "Near", "OneBit", "Page", "ParallelResult", "ParallelSettings", "ParallelTrainer",
     "ParameterServer", "Part", "PerLayer", "PowerSGD", "Quantised", "Raw", "Remainder",
     "RmsProp", "Rules", "Run", "RunSettings", "SandblasterSettings",
     "SandblasterTrainer", "Scores", "ServerBackend", "Sgd", "SimulatedBackend",
@@ -196,9 +188,10 @@ __all__ = [
     "TrainerOptions", "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB",
     "WarmUp", "Yogi", "assign_duplicate", "assign_iid", "chain", "collect",
     "deal_blocks", "deal_by_key", "draw", "evaluate", "evaluate_on", "export", "fit",
-    "import_torchvision", "make_trainer", "parallel", "parse_columns", "parse_set",
-    "parse_triple", "parse_vector", "read_lines", "reclaim", "scale_pixels", "split",
-    "split_by_classes", "split_by_dirichlet", "split_by_label", "split_lines",
+    "hand_over", "import_torchvision", "list_handed", "make_trainer", "parallel",
+    "parse_columns", "parse_set", "parse_triple", "parse_vector", "read_lines",
+    "reclaim", "scale_pixels", "split", "split_by_classes", "split_by_dirichlet",
+    "split_by_label", "split_lines", "take_up",
 ]
 # fmt: on
 

@@ -20,7 +20,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -81,7 +81,91 @@ class Taken(LocalVectors):
         self._taken.discard(self._name)
 
 
-class ShardService:
+class TokenService:
+    """A port behind which only who has a token is heard, each stream in a thread."""
+
+    def __init__(self, data: Path, address: str, names: tuple[str, ...] = ()) -> None:
+        """Bind the port; `names`: more of the machine's, for TLS.
+
+        Raises:
+            UsageError: ``STO-R090``.
+            InternalError: ``STO-U006``, the port is taken.
+        """
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._data = data
+        self._tokens: dict[str, str] = {}  # whose → token
+        self._strangers = threading.BoundedSemaphore(STRANGERS)
+        self._listener = listen(address)
+        try:
+            self._listener.listen()
+            self._secure(parse_address(address).host, names)
+        except BaseException:
+            self._listener.close()
+            raise
+
+    def _secure(self, host: str, names: tuple[str, ...]) -> None:
+        """Make the certificate."""
+        folder = self._data / "tls"
+        tls = ensure_tls(folder, datetime.now(UTC), (*LOCAL_NAMES, host, *names))
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._context.minimum_version = ssl.TLSVersion.TLSv1_3
+        self._context.load_cert_chain(folder / "server.pem", folder / "server.key")
+        self._ca, port = tls.ca.decode(), self._listener.getsockname()[1]
+        self.address = f"{bracket([*names, host][0])}:{port}"
+
+    def admit(self, owner: str, token: str, path: Path) -> ShardPlace:
+        """Let a token in as `owner`'s and write the file that opens the port with it."""
+        place = ShardPlace(self.address, token, self._ca)
+        write_durably(path, msgspec.json.encode(place) + b"\n", mode=0o600)
+        self._tokens[owner] = token
+        return place
+
+    def run(self) -> None:
+        """Serve until the listener is closed."""
+        while True:
+            stream, _ = self._listener.accept()
+            if not self._strangers.acquire(blocking=False):
+                stream.close()
+                continue
+            threading.Thread(target=self._attend, args=(stream,), daemon=True).start()
+
+    def close(self) -> None:
+        """Take no more streams."""
+        self._listener.close()
+
+    def talk(self, stream: socket.socket, owner: str) -> None:
+        """Answer somebody whose token is `owner`'s, until his stream ends."""
+        raise NotImplementedError
+
+    def _attend(self, plain: socket.socket) -> None:
+        try:
+            stream, owner = self._greet(plain)
+        except (OSError, StoiloError):  # a stranger: nobody to tell
+            plain.close()
+            return
+        finally:
+            self._strangers.release()
+        with stream:
+            try:
+                self.talk(stream, owner)
+            except (OSError, TrustError):  # the other side is gone, or talks nonsense
+                return
+
+    def _greet(self, plain: socket.socket) -> tuple[socket.socket, str]:
+        """Return the stream of one who has a token; raises for everybody else."""
+        _keep_alive(plain)
+        plain.settimeout(GREETING_S)
+        stream = self._context.wrap_socket(plain, server_side=True)
+        try:
+            owner = _check_token(stream, self._tokens)
+        except BaseException:
+            stream.close()
+            raise
+        stream.settimeout(None)
+        return stream, owner
+
+
+class ShardService(TokenService):
     """The shard of a folder, and the port at which it is served."""
 
     def __init__(self, data: Path, address: str, names: tuple[str, ...] = ()) -> None:
@@ -92,75 +176,27 @@ class ShardService:
             InternalError: ``STO-U006``, the port is taken.
         """
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._data = data
         self._shard = LocalShard(data / "shard.db", is_shared=True)
+        self._lock, self._taken = threading.Lock(), set[str]()
         try:
-            self._listener = listen(address)
-            self._listener.listen()
-            self.place = self._describe(parse_address(address).host, names)
+            super().__init__(data, address, names)
+            path = data / CONNECTION_FILE  # the token of an earlier start stays
+            token = read_place(path).token if path.exists() else ""
+            self.place = self.admit("", token or secrets.token_urlsafe(32), path)
         except BaseException:
             self.close()
             raise
-        self._lock, self._taken = threading.Lock(), set[str]()
-        self._strangers = threading.BoundedSemaphore(STRANGERS)
-
-    def _describe(self, host: str, names: tuple[str, ...]) -> ShardPlace:
-        """Make certificate and connection file; the token of an earlier start stays."""
-        tls = ensure_tls(
-            self._data / "tls", datetime.now(UTC), (*LOCAL_NAMES, host, *names)
-        )
-        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._context.minimum_version = ssl.TLSVersion.TLSv1_3
-        folder = self._data / "tls"
-        self._context.load_cert_chain(folder / "server.pem", folder / "server.key")
-        path, port = self._data / CONNECTION_FILE, self._listener.getsockname()[1]
-        token = read_place(path).token if path.exists() else ""
-        where = f"{bracket([*names, host][0])}:{port}"
-        place = ShardPlace(where, token or secrets.token_urlsafe(32), tls.ca.decode())
-        write_durably(path, msgspec.json.encode(place) + b"\n", mode=0o600)
-        return place
-
-    def run(self) -> None:
-        """Serve until the listener is closed, each stream in a thread."""
-        while True:
-            stream, _ = self._listener.accept()
-            if not self._strangers.acquire(blocking=False):
-                stream.close()
-                continue
-            threading.Thread(target=self._attend, args=(stream,), daemon=True).start()
 
     def close(self) -> None:
         """Take no more streams and close the file; what is being applied ends first."""
         if hasattr(self, "_listener"):
-            self._listener.close()
+            super().close()
         self._shard.close()
 
-    def _attend(self, plain: socket.socket) -> None:
-        try:
-            stream = self._greet(plain)
-        except (OSError, StoiloError):  # a stranger: nobody to tell
-            plain.close()
-            return
-        finally:
-            self._strangers.release()
-        with stream:
-            try:
-                serve(stream, self.open)
-            except (OSError, TrustError):  # the other side is gone, or talks nonsense
-                return
-
-    def _greet(self, plain: socket.socket) -> socket.socket:
-        """Return the stream of one who has the token; raises for everybody else."""
-        _keep_alive(plain)
-        plain.settimeout(GREETING_S)
-        stream = self._context.wrap_socket(plain, server_side=True)
-        try:
-            _check_token(stream, self.place.token)
-        except BaseException:
-            stream.close()
-            raise
-        stream.settimeout(None)
-        return stream
+    def talk(self, stream: socket.socket, owner: str) -> None:
+        """Serve the shard that the stream asks for first."""
+        del owner  # there is one token
+        serve(stream, self.open)
 
     def open(self, request: p.OpenShard | p.OpenVectors) -> Shard | VectorShard:
         """Return what a stream asked for; no client names a path of this machine."""
@@ -177,18 +213,25 @@ class ShardService:
 
 def _check_token(
     stream: socket.socket,
-    token: str,
+    tokens: Mapping[str, str],
     now: Callable[[], float] = time.monotonic,
-) -> None:
+) -> str:
+    """Return whose token comes; raises ``STO-T038`` after saying that it is nobody's."""
     deadline = now() + GREETING_S
     given = frames.receive_frame(
         stream, most=TOKEN_BYTES, code="STO-T038", header=8, deadline=deadline
     )
-    if not hmac.compare_digest(given or b"", token.encode()):
+    known = [
+        owner
+        for owner, token in tokens.items()
+        if hmac.compare_digest(given or b"", token.encode())
+    ]
+    if not known:
         refused = p.Refused("denied", "STO-R001", "the shard does not know this token")
         p.send_frame(stream, refused)
         raise TrustError("STO-T038", refused.message)
     p.send_frame(stream, p.Answer(encode(None)))
+    return known[0]
 
 
 def _keep_alive(stream: socket.socket) -> None:

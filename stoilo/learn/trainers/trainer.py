@@ -17,7 +17,7 @@ from typing import Any, Self, TypeAlias
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import find_least_loss
-from stoilo.learn.core.orders import Method, Snapshot, Update
+from stoilo.learn.core.orders import Method, Order, Snapshot, Update
 from stoilo.learn.core.states import Keeper
 from stoilo.learn.driver.probing import measure_seconds, rehearse
 from stoilo.learn.driver.run import Run, RunSettings
@@ -95,9 +95,8 @@ class Trainer:
         )
         self._updates: list[Update] = []
         self._has_started = self._is_stopped = self._is_shown = False
-        usual = Display() if self.options.progress is True else None
-        shown = self.options.progress
-        self._display = shown if isinstance(shown, Display) else usual
+        shown = Display() if self.options.progress is True else self.options.progress
+        self._display = shown if isinstance(shown, Display) else None
         self._watchers = as_watchers(self._display) + as_watchers(self.options.watcher)
         self._run: Run | None = None
         self.parts: list[Part] = []
@@ -317,16 +316,13 @@ class Trainer:
             UsageError: ``STO-T004`` without data, ``STO-T040`` when the method orders
                 nothing.
         """
-        most = self.run.settings.in_flight
-        sizes = [len(part) for part in self.parts]
-        method = self._made_by(self.form.first(), sizes)
-        orders = method.next_orders(len(sizes))
+        most, orders = self.run.settings.in_flight, self.draw_orders()
         if not orders:
             raise UsageError("STO-T040", "the method has nothing to be computed")
         largest = max(orders, key=lambda order: order.samples)
         part, base = self.parts[largest.part], largest.snapshot
-        model = sum(a.nbytes for a in base.parameters.values())
-        buffers = sum(a.nbytes for a in base.buffers.values())
+        kinds = base.parameters, base.buffers
+        model, buffers = (sum(a.nbytes for a in one.values()) for one in kinds)
         share = as_transport(self.options.transport).share
         given = conditions or self.options.conditions or Conditions()
         return Estimate.of(
@@ -338,9 +334,14 @@ class Trainer:
             compute_s=largest.samples * measure_seconds(self.form, largest, part),
         )
 
+    def draw_orders(self) -> Sequence[Order]:
+        """Return the first orders of a method made anew; nothing is begun."""
+        method = self._made_by(self.form.first(), [len(part) for part in self.parts])
+        set_schedule(method, self.options.schedule)
+        return method.next_orders(len(self.parts))
+
     def _begin_waits(self) -> Waits:
-        run = self.run
-        return Waits(self._newest().version, run.backend.now(), run.tally)
+        return Waits(self._newest().version, self.run.backend.now(), self.run.tally)
 
     async def _step(self) -> TrainingUpdate:
         await self.start()
