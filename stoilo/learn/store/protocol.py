@@ -72,17 +72,10 @@ class Command(msgspec.Struct, Generic[T_co], frozen=True):
 
 
 class OpenShard(Command[None], frozen=True, tag="open"):
-    """Open the file of a shard of cells; the first command to a process."""
+    """Open the file of a shard; the first command to a process."""
 
     path: str
     functions: list[FunctionSource]
-
-
-class OpenVectors(Command[None], frozen=True, tag="open_vectors"):
-    """Begin a shard of vectors with ranges of so many entries; likewise the first."""
-
-    path: str
-    size: int
 
 
 class ListKeys(Command[list[str]], frozen=True, tag="list"):
@@ -122,6 +115,7 @@ class DropCells(Command[None], frozen=True, tag="drop"):
 class PutRange(Command[None], frozen=True, tag="put"):
     """Set a vector's range, or add to it what a volunteer sent."""
 
+    space: str
     name: str
     values: Array
     add: bool = False
@@ -130,33 +124,46 @@ class PutRange(Command[None], frozen=True, tag="put"):
 class GetRange(Command[Array], frozen=True, tag="get"):
     """Give a vector's range: for snapshots only."""
 
+    space: str
     name: str
 
 
 class Calculate(Command[float], frozen=True, tag="calculate"):
     """Calculate with vectors of these names; give a scalar, 0 where there is none.
 
-    ``zero t`` · ``assign t s``: t = factor·s · ``axpy t s``: t = t + factor·s · ``drop t`` ·
-    ``dot a b`` · ``largest a``: its largest absolute entry · ``total a``: the sum of its
-    absolute entries.
+    ``zero t s``: as many zeros as s has entries · ``assign t s``: t = factor·s ·
+    ``axpy t s``: t = t + factor·s · ``drop t`` · ``dot a b`` · ``largest a``: its largest
+    absolute entry · ``total a``: the sum of its absolute entries.
     """
 
+    space: str
     command: str
     words: list[str]
     factor: float = 1.0
 
 
+class ListVectors(Command[list[str]], frozen=True, tag="names"):
+    """Give the names of a space's vectors, sorted."""
+
+    space: str
+
+
 class SaveGeneration(Command[int], frozen=True, tag="save"):
-    """Write the vectors; give their generation."""
+    """Write the vectors; give their generation, 0 where a shard has no file."""
+
+    space: str
 
 
 class KeepGeneration(Command[None], frozen=True, tag="keep"):
     """Let the generation that was written last stay, however many come after it."""
 
+    space: str
+
 
 class LoadGeneration(Command[None], frozen=True, tag="load"):
-    """Go back to a generation; what came later is forgotten."""
+    """Begin a space: with a generation, or with nothing (0); what came later is forgotten."""
 
+    space: str
     number: int
 
 
@@ -176,7 +183,6 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 
 Request = (
     OpenShard
-    | OpenVectors
     | ListKeys
     | ReadCells
     | CreateCells
@@ -186,11 +192,22 @@ Request = (
     | PutRange
     | GetRange
     | Calculate
+    | ListVectors
     | SaveGeneration
     | KeepGeneration
     | LoadGeneration
 )
 Response = Answer | Refused
+# Of vectors in a space: they end with the stream that began it.
+OfSpace = (
+    PutRange
+    | GetRange
+    | Calculate
+    | ListVectors
+    | SaveGeneration
+    | KeepGeneration
+    | LoadGeneration
+)
 
 
 def send_frame(connection: socket.socket, record: msgspec.Struct) -> int:

@@ -1,9 +1,9 @@
-"""Shards that are elsewhere, as shards: cells and vectors behind a `Client`.
+"""A shard that is elsewhere, as a shard: what is behind a `Client`.
 
 Requests for cells may be repeated without harm (pushes carry marks), so one whose answer did
 not come is sent again to the next process: what was acknowledged is in the shard's file.
-Vectors are calculated with in memory; a shard of vectors whose process has died is lost, and
-the training goes on from its checkpoint.
+Vectors are calculated with in memory; those of a process that has died are lost, and the
+training goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ from stoilo.learn.store.functions import UpdateFunction
 from stoilo.learn.store.place import ShardPlace
 from stoilo.learn.store.shards import Shard
 from stoilo.learn.store.values import encode
-from stoilo.learn.store.vectors import VectorShard
 
 T = TypeVar("T")
 V = TypeVar("V")
 
 
 class RemoteShard(Shard):
-    """A shard of cells that may be killed."""
+    """A shard that may be killed."""
 
     def __init__(
         self,
@@ -114,44 +113,3 @@ def _batches(items: Iterable[tuple[str, V]]) -> Iterator[list[tuple[str, V]]]:
         size += weight
     if batch:
         yield batch
-
-
-class RemoteVectors(VectorShard):
-    """A shard of vectors in its own process, or on another machine.
-
-    What goes to and fro is names and scalars, but for ranges that are dealt out and
-    gathered: volunteers' answers, and the point of a pass. Saving moves no vector: the
-    shard writes its own files, and the trainer's checkpoint holds the generation.
-    """
-
-    def __init__(
-        self,
-        size: int,  # entries of its range
-        where: Path | tuple[ShardPlace, str],  # folder of its files; or a name there
-        *,
-        # A process that does not answer for so long is given up
-        limit_s: float = 600.0,
-        # How long the process of a killed trainer may take to end
-        takeover_s: float = 60.0,
-    ) -> None:
-        self.size = size
-        # One life: a second process would have none of the vectors.
-        limits: dict[str, Any] = {
-            "lives": 1,
-            "limit_s": limit_s,
-            "takeover_s": takeover_s,
-        }
-        if isinstance(where, Path):
-            opening = p.OpenVectors(str(where.absolute()), size)
-            self.process: Client = ChildProcess(opening, **limits)
-        else:
-            place, name = where
-            self.process = NetworkPeer(p.OpenVectors(name, size), place, **limits)
-
-    def ask(self, command: p.Command[T]) -> T:
-        """Ask the process; see `VectorShard.ask`."""
-        return self.process.ask(command)
-
-    def close(self) -> None:
-        """End the stream, and a process that was started for it."""
-        self.process.close()

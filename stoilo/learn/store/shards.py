@@ -1,10 +1,11 @@
-"""One shard of cells: values by name in memory, and each acknowledged update in a file.
+"""One shard: values by name in memory, and each acknowledged update in a file.
 
 What a file promises: when a push is applied, its changes outlast the process (SQLite, WAL,
 flushed at every commit), and a push that comes again, before or after a crash, changes
 nothing. Value and mark are written in one transaction, so a process that is killed at any
 moment leaves both or neither. A cell carries its own marks: it may move to another shard and
-takes along what it has seen.
+takes along what it has seen. Vectors of a batch optimiser lie beside the cells (`vectors`): in
+the file only when they are saved.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from stoilo.learn.store import values
 from stoilo.learn.store.functions import UpdateFunction, built_in, check_value
 from stoilo.learn.store.protocol import Cell, Change, Push
 from stoilo.learn.store.values import Value
+from stoilo.learn.store.vectors import SCHEMA, Spaces
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS cell (key TEXT PRIMARY KEY, body BLOB NOT NULL) STRICT;
@@ -37,7 +39,10 @@ T = TypeVar("T")
 
 
 class Shard(ABC):
-    """Cells by key, wherever they are; every call may be repeated without harm."""
+    """Cells by key and vectors by space, wherever they are.
+
+    Every call on cells may be repeated without harm.
+    """
 
     @abstractmethod
     def ask(self, command: p.Command[T]) -> T:
@@ -101,6 +106,7 @@ class LocalShard(Shard):
         self._functions = {**built_in(), **{f.name: f for f in functions}}
         self._lock = threading.Lock()
         self._cells: dict[str, Cell] = {}
+        self._spaces = Spaces()
         self._file: sqlite3.Connection | None = None
         self._held = -1
         if path is not None:
@@ -128,12 +134,19 @@ class LocalShard(Shard):
                 os.close(self._held)
                 self._held = -1
 
+    def leave(self, space: str) -> None:
+        """Forget a space of vectors; what was saved of it stays in the file."""
+        with self._lock:
+            self._spaces.leave(space)
+
     def ask(self, command: p.Command[T]) -> T:
         """Do a command; see `Shard.ask`."""
         with self._lock:
             return cast("T", self._do(command))
 
     def _do(self, command: object) -> object:
+        if isinstance(command, p.OfSpace):
+            return self._spaces.do(command)
         match command:
             case p.ListKeys():
                 return sorted(self._cells)
@@ -150,7 +163,7 @@ class LocalShard(Shard):
             case p.DropCells(keys):
                 self._drop(keys)
             case _:
-                raise TrustError("STO-T038", "a shard of cells does no such thing")
+                raise TrustError("STO-T038", "a shard does no such thing")
         return None
 
     def _apply(self, push: Push) -> int:
@@ -206,14 +219,14 @@ class LocalShard(Shard):
         self._held = lock_file(path.with_suffix(".lock"))
         try:
             with damaged("parameter shard"):
-                self._file = connect(path)
+                self._file = self._spaces.file = connect(path)
                 self._load(self._file, is_shared=is_shared)
         except BaseException:
             self.close()
             raise
 
     def _load(self, file: sqlite3.Connection, *, is_shared: bool) -> None:
-        file.executescript(_SCHEMA)
+        file.executescript(_SCHEMA + SCHEMA)
         for name, digest in _digests(file).items():
             if name in self._functions or not is_shared:
                 _check_same(name, self._functions.get(name), digest)
