@@ -22,7 +22,7 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.functions import UpdateFunction, judge_function
-from stoilo.learn.store.shards import LocalShard, Shard
+from stoilo.learn.store.shards import LocalShard, Shard, Updater
 from stoilo.learn.store.values import encode
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.runtime import TaskPrinter, prepare_runtime
@@ -57,9 +57,16 @@ def load_function(name: str, source: str, entry: str, digest: str) -> UpdateFunc
     return UpdateFunction(name, apply, digest, level, source, entry)
 
 
-def load_functions(sources: Iterable[p.FunctionSource]) -> list[UpdateFunction]:
-    """Return functions that travelled; see `load_function`."""
-    return [load_function(f.name, f.source, f.entry, f.digest) for f in sources]
+def load_functions(
+    sources: Iterable[p.FunctionSource | p.ShardOptimizer],
+) -> list[Updater]:
+    """Return functions that travelled; see `load_function`; an optimiser is as it is."""
+    return [
+        load_function(f.name, f.source, f.entry, f.digest)
+        if isinstance(f, p.FunctionSource)
+        else f
+        for f in sources
+    ]
 
 
 def open_shard(request: p.OpenShard) -> Shard:

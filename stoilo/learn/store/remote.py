@@ -15,9 +15,8 @@ from typing import Any, TypeVar, cast
 from stoilo.core.errors import TrustError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.client import PROGRAM, ChildProcess, Client, NetworkPeer
-from stoilo.learn.store.functions import UpdateFunction
 from stoilo.learn.store.place import ShardPlace
-from stoilo.learn.store.shards import Shard
+from stoilo.learn.store.shards import Shard, Updater
 from stoilo.learn.store.values import encode
 
 T = TypeVar("T")
@@ -31,7 +30,7 @@ class RemoteShard(Shard):
         self,
         where: Path | ShardPlace,  # the shard's file, or where a machine serves one
         # Update functions besides the built-in ones
-        functions: Iterable[UpdateFunction] = (),
+        functions: Iterable[Updater] = (),
         *,
         lives: int = 5,  # how many processes (streams) one request may use up
         # How long a shard may take for one request before it is given up
@@ -43,7 +42,10 @@ class RemoteShard(Shard):
         program: Sequence[str] = PROGRAM,
     ) -> None:
         sources = [
-            p.FunctionSource(f.name, f.source, f.entry, f.digest) for f in functions
+            f
+            if isinstance(f, p.ShardOptimizer)
+            else p.FunctionSource(f.name, f.source, f.entry, f.digest)
+            for f in functions
         ]
         limits: dict[str, Any] = {
             "lives": lives,

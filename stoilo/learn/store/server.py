@@ -21,11 +21,11 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.learn.core.states import State, parse, render, unfit
 from stoilo.learn.core.tensors import Array
 from stoilo.learn.store import protocol as p
-from stoilo.learn.store.functions import UpdateFunction, built_in
+from stoilo.learn.store.functions import built_in
 from stoilo.learn.store.place import ShardPlace
 from stoilo.learn.store.protocol import Cell, Push
 from stoilo.learn.store.remote import RemoteShard
-from stoilo.learn.store.shards import LocalShard, Shard
+from stoilo.learn.store.shards import LocalShard, Shard, Updater
 from stoilo.learn.store.values import Value
 
 POINTS = 128  # points of each shard: with 100 and more, loads differ by about a tenth
@@ -219,7 +219,7 @@ class _Saved(msgspec.Struct):
 
 
 T = TypeVar("T")
-MakeShard = Callable[[Path, tuple[UpdateFunction, ...]], Shard]
+MakeShard = Callable[[Path, tuple[Updater, ...]], Shard]
 
 
 class ParameterServer:
@@ -233,8 +233,8 @@ class ParameterServer:
     def __init__(
         self,
         shards: Mapping[str, Shard],  # each of them knows `functions`
-        # Update functions besides the built-in ones
-        functions: Iterable[UpdateFunction] = (),
+        # Update functions and optimisers besides the built-in ones
+        functions: Iterable[Updater] = (),
         *,
         # Further shards, to be emptied into these
         leaving: Mapping[str, Shard] | None = None,
@@ -245,7 +245,10 @@ class ParameterServer:
             UsageError: ``STO-T040`` without shards.
         """
         self._shards = dict(shards)
-        self.functions = {**built_in(), **{f.name: f for f in functions}}
+        self.functions: dict[str, Updater] = {
+            **built_in(),
+            **{f.name: f for f in functions},
+        }
         self.ring = Ring(tuple(self._shards))
         self._pool = ThreadPoolExecutor(len(self._shards), thread_name_prefix="shard")
         settle(self._shards, leaving or {}, self.ring)
@@ -255,8 +258,8 @@ class ParameterServer:
         cls,
         folder: Path,  # of the shards' files
         count: int,  # how many shards
-        # Update functions besides the built-in ones
-        functions: Iterable[UpdateFunction] = (),
+        # Update functions and optimisers besides the built-in ones
+        functions: Iterable[Updater] = (),
         *,
         # Each shard in a process of its own, started again when it dies; otherwise in
         # this one
@@ -292,8 +295,8 @@ class ParameterServer:
     def connect(
         cls,
         places: Sequence[ShardPlace],  # the shards on the network, always in this order
-        # Update functions besides the built-in ones
-        functions: Iterable[UpdateFunction] = (),
+        # Update functions and optimisers besides the built-in ones
+        functions: Iterable[Updater] = (),
         *,
         # How long to wait for a shard that is being started again, each of five times
         patience_s: float = 60.0,

@@ -18,6 +18,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar, cast
 
+import msgspec
+
 from stoilo.audit.log.sqlite import connect, damaged, transaction
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.learn.core.checkpoint import lock_file
@@ -25,6 +27,7 @@ from stoilo.learn.store import protocol as p
 from stoilo.learn.store import values
 from stoilo.learn.store.functions import UpdateFunction, built_in, check_value
 from stoilo.learn.store.protocol import Cell, Change, Push
+from stoilo.learn.store.steps import advance
 from stoilo.learn.store.values import Value
 from stoilo.learn.store.vectors import SCHEMA, Spaces
 
@@ -36,6 +39,7 @@ CREATE TABLE IF NOT EXISTS function (
 """
 RUNS = 4  # of how many runs, those that pushed last, a cell remembers the pushes
 T = TypeVar("T")
+Updater = UpdateFunction | p.ShardOptimizer  # what a push may name
 
 
 class Shard(ABC):
@@ -91,7 +95,7 @@ class LocalShard(Shard):
     def __init__(
         self,
         path: Path | None = None,
-        functions: Iterable[UpdateFunction] = (),
+        functions: Iterable[Updater] = (),
         *,
         is_shared: bool = False,  # clients bring their functions later: `admit`
     ) -> None:
@@ -103,7 +107,10 @@ class LocalShard(Shard):
                 memory and write over each other's.
             TrustError: ``STO-L049``, it is damaged.
         """
-        self._functions = {**built_in(), **{f.name: f for f in functions}}
+        self._functions: dict[str, Updater] = {
+            **built_in(),
+            **{f.name: f for f in functions},
+        }
         self._lock = threading.Lock()
         self._cells: dict[str, Cell] = {}
         self._spaces = Spaces()
@@ -112,7 +119,7 @@ class LocalShard(Shard):
         if path is not None:
             self._open(path, is_shared=is_shared)
 
-    def admit(self, functions: Iterable[UpdateFunction]) -> None:
+    def admit(self, functions: Iterable[Updater]) -> None:
         """Let pushes name these, too; raises ``STO-T012`` for another one of a name."""
         with self._lock:
             fresh = {f.name: f for f in functions}
@@ -198,10 +205,14 @@ class LocalShard(Shard):
                 "STO-T074", f"no update function is called {change.function[:40]!r}"
             )
         values.check_kind(change.change)
-        after = _call(function, cell.value, change)
-        value = check_value(function.name, cell.value, after)
+        if isinstance(function, p.ShardOptimizer):
+            after = advance(function, cell, change, push)
+        else:
+            found = _call(function, cell.value, change)
+            value = check_value(function.name, cell.value, found)
+            after = msgspec.structs.replace(cell, value=value)
         marks = note_push(cell.marks, push.source, push.sequence)
-        return Cell(value, cell.version + 1, marks)
+        return msgspec.structs.replace(after, version=cell.version + 1, marks=marks)
 
     def _store(self, changed: Mapping[str, Cell]) -> None:
         # Encoded also without a file: what is too large is refused everywhere.
@@ -239,9 +250,7 @@ def _digests(file: sqlite3.Connection) -> dict[str, str]:
     return dict(file.execute("SELECT name, digest FROM function"))
 
 
-def _note_functions(
-    file: sqlite3.Connection, functions: Iterable[UpdateFunction]
-) -> None:
+def _note_functions(file: sqlite3.Connection, functions: Iterable[Updater]) -> None:
     with damaged("parameter shard"), transaction(file):
         file.executemany(
             "INSERT OR IGNORE INTO function VALUES (?, ?)",
@@ -249,7 +258,7 @@ def _note_functions(
         )
 
 
-def _check_same(name: str, known: UpdateFunction | None, digest: str) -> None:
+def _check_same(name: str, known: Updater | None, digest: str) -> None:
     if known is None or known.digest != digest:
         raise UsageError(
             "STO-T012",

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from stoilo.core.errors import UsageError, WaitError
 from stoilo.learn.store.clock import VectorClock
-from stoilo.learn.store.protocol import Change, Push
+from stoilo.learn.store.protocol import Change, Push, ShardOptimizer
 from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.values import Value
 
@@ -191,6 +191,11 @@ class CachedReader(Generic[V]):
             if copy is not None:
                 self.cached[key] = Cached(change(copy.value), copy.at)
 
+    def forget(self, keys: Iterable[str]) -> None:
+        """Drop copies: they are fetched anew."""
+        for key in keys:
+            self.cached.pop(key, None)
+
     def _is_kept(self, key: str) -> bool:
         copy = self.cached.get(key)
         return copy is not None and self._is_fresh(key, copy)
@@ -267,9 +272,12 @@ class Worker:
         self._pushes += 1
         entries = [Change(key, function, change) for key, change in changes.items()]
         self._server.push(Push(self._source, sequence, entries))
-        apply = self._server.functions[function].apply
+        found = self._server.functions[function]
+        if isinstance(found, ShardOptimizer):  # its state is at the shards only
+            self._reader.forget(changes)
+            return
         self._reader.note_own(
-            {key: partial(_own, apply, change) for key, change in changes.items()}
+            {key: partial(_own, found.apply, change) for key, change in changes.items()}
         )
 
     def sync(self) -> None:
