@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, field
 
 from stoilo.learn.core.states import Stateful
-from stoilo.learn.store.server import Vectors
+from stoilo.learn.store.vectors import Vectors
 
 _WORST = 2  # line searches that fail in a row end the run
 _QUIET = 5  # steps within the noise, none with a smaller gradient, end it as well

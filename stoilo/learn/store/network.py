@@ -21,10 +21,12 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
+from stoilo.client.session import Journal
+from stoilo.client.sync import SyncConnection, connect_sync
 from stoilo.core import frames
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.core.files import write_durably
@@ -47,15 +49,56 @@ _ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}  # s, s, ti
 T = TypeVar("T")
 
 
+class Project:
+    """The project whose volunteers get values from here: the shard's own connection.
+
+    Args:
+        file: connection file of the account whose tasks name the blobs; None: no project.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self._file, self._lock = file, threading.Lock()
+        self._connection: SyncConnection | None = None
+
+    def store(self, one: p.Tagged) -> p.Tagged:
+        """Upload a version unless that was done; return its name.
+
+        Raises:
+            UsageError: ``STO-C045``, there is no project.
+            UnreachableError: nobody answers there; the same again is safe.
+        """
+        if self._file is None:
+            raise UsageError(
+                "STO-C045",
+                "this shard knows no project",
+                hint="start it with --project and a connection file of the trainer's account",
+            )
+        with self._lock:
+            if self._connection is None:
+                self._connection = connect_sync(self._file, journal=Journal(None))
+        stored = self._connection.put(one.value)
+        return p.Tagged(stored.digest, stored.size)
+
+    def close(self) -> None:
+        """Leave it."""
+        if self._connection is not None:
+            self._connection.close()
+
+
 class Session(Shard):
     """The shard as one stream has it: a space is the stream's that began it, to its end."""
 
-    def __init__(self, shard: LocalShard, taken: dict[str, Session]) -> None:
-        self._shard, self._taken = shard, taken
+    def __init__(
+        self, shard: LocalShard, taken: dict[str, Session], project: Project
+    ) -> None:
+        self._shard, self._taken, self._project = shard, taken, project
 
     def ask(self, command: p.Command[T]) -> T:
         """Do a command; see `Shard.ask`; raises ``STO-T023``, the space is another's."""
         asked: object = command
+        if isinstance(asked, p.PublishCells):
+            found = self._shard.read_tagged(dict.fromkeys(asked.keys, ""))
+            return cast("T", {k: self._project.store(one) for k, one in found.items()})
         # At once for all threads: of two streams one has it.
         if (
             isinstance(asked, p.OfSpace)
@@ -74,15 +117,21 @@ class Session(Shard):
 class ShardService:
     """The shard of a folder, and the port at which it is served."""
 
-    def __init__(self, data: Path, address: str, names: tuple[str, ...] = ()) -> None:
-        """Open the file and bind the port; `names`: more of the machine's, for TLS.
+    def __init__(
+        self,
+        data: Path,
+        address: str,
+        names: tuple[str, ...] = (),  # more of the machine's, for TLS
+        project: Path | None = None,  # connection file, for `PublishCells`
+    ) -> None:
+        """Open the file and bind the port.
 
         Raises:
             UsageError: ``STO-T023``, another process serves the folder; ``STO-R090``.
             InternalError: ``STO-U006``, the port is taken.
         """
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._data = data
+        self._data, self._project = data, Project(project)
         self._shard = LocalShard(data / "shard.db", is_shared=True)
         try:
             self._listener = listen(address)
@@ -123,6 +172,7 @@ class ShardService:
         """Take no more streams and close the file; what is being applied ends first."""
         if hasattr(self, "_listener"):
             self._listener.close()
+        self._project.close()
         self._shard.close()
 
     def _attend(self, plain: socket.socket) -> None:
@@ -155,7 +205,7 @@ class ShardService:
     def open(self, request: p.OpenShard) -> Shard:
         """Return the shard for a stream; no client names a path of this machine."""
         self._shard.admit(load_functions(request.functions))
-        return Session(self._shard, self._taken)
+        return Session(self._shard, self._taken, self._project)
 
 
 def _check_token(

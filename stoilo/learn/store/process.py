@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 from pathlib import Path
+from typing import cast
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError, UsageError
@@ -98,16 +99,17 @@ def serve(connection: socket.socket, make: MakeShard = open_shard) -> None:
 
 
 def _ask(held: Shard, request: p.Request) -> object:
-    """Return the answer of a shard; of cells no more than a frame holds."""
+    """Return the answer of a shard; of values no more than a frame holds."""
     command: p.Command[object] = request
-    if not isinstance(request, p.ReadCells):
-        return held.ask(command)
-    found, size = dict[str, p.Cell](), 0
-    for key, cell in held.ask(request).items():
-        size += len(encode(cell))
+    answer = held.ask(command)
+    if not isinstance(request, p.ReadCells | p.ReadTagged):
+        return answer
+    found, size = dict[str, object](), 0
+    for key, one in cast("dict[str, object]", answer).items():
+        size += len(encode(one))
         if found and size > p.BATCH_BYTES:
             break
-        found[key] = cell
+        found[key] = one
     return found
 
 

@@ -144,6 +144,27 @@ class ReadCells(Command[dict[str, Cell]], frozen=True, tag="read"):
     keys: list[str]
 
 
+class Tagged(msgspec.Struct, frozen=True):
+    """One version of a value: immutable, known by its tag."""
+
+    # SHA-256 of its encoding: the same that names the value as a blob of a project
+    tag: str
+    size: int  # of the encoding, bytes
+    value: Value | None = None  # None: the reader has it, or it is at the project
+
+
+class ReadTagged(Command[dict[str, Tagged]], frozen=True, tag="tagged"):
+    """Give values of one moment that the reader has not: in parts as `ReadCells`."""
+
+    known: dict[str, str]  # by key, the tag of the version that the reader has; or ""
+
+
+class PublishCells(Command[dict[str, Tagged]], frozen=True, tag="publish"):
+    """Store the present versions at the project, as blobs that tasks may name."""
+
+    keys: list[str]
+
+
 class CreateCells(Command[None], frozen=True, tag="create"):
     """Make those that are not there; the others stay as they are."""
 
@@ -241,6 +262,8 @@ Request = (
     OpenShard
     | ListKeys
     | ReadCells
+    | ReadTagged
+    | PublishCells
     | CreateCells
     | ApplyPush
     | AcceptCells

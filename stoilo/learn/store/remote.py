@@ -8,7 +8,7 @@ training goes on from its checkpoint.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -72,7 +72,9 @@ class RemoteShard(Shard):
         asked: object = command
         match asked:
             case p.ReadCells(keys):
-                return cast("T", self._read(keys))
+                return cast("T", self._read(keys, p.ReadCells))
+            case p.ReadTagged(known):
+                return cast("T", self._read(known, lambda k: _still(known, k)))
             case p.CreateCells(values):
                 for part in _batches(values.items()):
                     self.process.ask(p.CreateCells(dict(part)))
@@ -91,15 +93,23 @@ class RemoteShard(Shard):
                 return cast("T", sum(done))
         return self.process.ask(command)
 
-    def _read(self, keys: Sequence[str]) -> dict[str, p.Cell]:
-        left, found = list(keys), dict[str, p.Cell]()
+    def _read(
+        self,
+        keys: Iterable[str],
+        ask: Callable[[list[str]], p.Command[dict[str, V]]],
+    ) -> dict[str, V]:
+        left, found = list(keys), dict[str, V]()
         while left:
-            cells = self.process.ask(p.ReadCells(left))
-            if not cells or [*cells] != left[: len(cells)]:
+            part = self.process.ask(ask(left))
+            if not part or [*part] != left[: len(part)]:
                 raise TrustError("STO-T038", "a shard gave other cells than asked for")
-            found |= cells
-            left = left[len(cells) :]
+            found |= part
+            left = left[len(part) :]
         return found
+
+
+def _still(known: Mapping[str, str], keys: list[str]) -> p.ReadTagged:
+    return p.ReadTagged({key: known[key] for key in keys})
 
 
 def _batches(items: Iterable[tuple[str, V]]) -> Iterator[list[tuple[str, V]]]:

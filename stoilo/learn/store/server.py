@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import bisect
 import hashlib
-import itertools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -14,12 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
-import msgspec
-import numpy as np
-
-from stoilo.core.errors import TrustError, UsageError
-from stoilo.learn.core.states import State, parse, render, unfit
-from stoilo.learn.core.tensors import Array
+from stoilo.client.capture.arguments import StoredValue
+from stoilo.core.errors import UsageError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.functions import built_in
 from stoilo.learn.store.place import ShardPlace
@@ -27,6 +21,7 @@ from stoilo.learn.store.protocol import Cell, Push
 from stoilo.learn.store.remote import RemoteShard
 from stoilo.learn.store.shards import LocalShard, Shard, Updater
 from stoilo.learn.store.values import Value
+from stoilo.learn.store.vectors import Vectors
 
 POINTS = 128  # points of each shard: with 100 and more, loads differ by about a tenth
 
@@ -106,116 +101,6 @@ def _give(
             # Given before anything is dropped: a crash leaves one too many, never none.
             shards[name].accept(best)
             held[name].update(best)
-
-
-class Vectors:
-    """Vectors that lie in all shards as one: commands go out, scalars come back.
-
-    What a coordinator may call moves no vector; `put` and `gather` do.
-    """
-
-    def __init__(
-        self,
-        size: int,  # entries of each vector
-        shards: Sequence[Shard],  # their ranges, in this order, make up a vector
-        space: str = "vectors",  # what the shards call them together
-    ) -> None:
-        """Begin the space, empty."""
-        if not shards:
-            raise UsageError("STO-T040", "vectors need at least one shard")
-        self.shards, self._space = tuple(shards), space
-        count = len(shards)
-        self._edges = [size * number // count for number in range(count + 1)]
-        self._begin([0] * count)
-
-    def _begin(self, generations: Sequence[int]) -> None:
-        for shard, number in zip(self.shards, generations, strict=True):
-            shard.ask(p.LoadGeneration(self._space, number))
-
-    def dot(self, one: str, other: str) -> float:
-        """Return a scalar product: the sum of what the shards give."""
-        return math.fsum(self._do("dot", one, other))
-
-    def largest(self, name: str) -> float:
-        """Return the largest absolute entry."""
-        return max(self._do("largest", name))
-
-    def total(self, name: str) -> float:
-        """Return the sum of absolute entries."""
-        return math.fsum(self._do("total", name))
-
-    def zero(self, name: str, like: str) -> None:
-        """Set a vector to as many zeros as another one has entries."""
-        self._do("zero", name, like)
-
-    def assign(self, target: str, factor: float, source: str) -> None:
-        """``target = factor * source``."""
-        self._do("assign", target, source, factor=factor)
-
-    def axpy(self, target: str, factor: float, source: str) -> None:
-        """``target = target + factor * source``."""
-        self._do("axpy", target, source, factor=factor)
-
-    def drop(self, names: Iterable[str]) -> None:
-        """Forget vectors."""
-        for name in names:
-            self._do("drop", name)
-
-    def _do(self, command: str, *words: str, factor: float = 1.0) -> list[float]:
-        asked = p.Calculate(self._space, command, list(words), factor)
-        return [shard.ask(asked) for shard in self.shards]
-
-    def put(self, name: str, values: Array, *, add: bool = False) -> None:
-        """Deal a whole vector out, to be set or to be added."""
-        parts = np.split(np.asarray(values, np.float64), self._edges[1:-1])
-        for shard, part in zip(self.shards, parts, strict=True):
-            shard.ask(p.PutRange(self._space, name, part, add))
-
-    def gather(self, name: str) -> Array:
-        """Return a whole vector: for a snapshot or a checkpoint."""
-        parts = [shard.ask(p.GetRange(self._space, name)) for shard in self.shards]
-        if [len(part) for part in parts] != [
-            end - start for start, end in itertools.pairwise(self._edges)
-        ]:
-            raise TrustError("STO-T038", f"shards gave other ranges of {name[:40]!r}")
-        return np.concatenate(parts)
-
-    def save(self) -> State:
-        """Return the generations of the shards' files; without files, all vectors."""
-        numbers = [shard.ask(p.SaveGeneration(self._space)) for shard in self.shards]
-        if all(numbers):
-            return State({}, {"shards": len(numbers), "generations": list(numbers)})
-        names = self.shards[0].ask(p.ListVectors(self._space))
-        held = {name: self.gather(name) for name in names}
-        return render({"shards": len(numbers), "held": held})
-
-    def keep(self) -> None:
-        """Let all shards keep what they saved last: the checkpoint names it."""
-        for shard in self.shards:
-            shard.ask(p.KeepGeneration(self._space))
-
-    def load(self, state: State) -> None:
-        """Go on from the saved state of as many shards; what came later is forgotten.
-
-        Raises:
-            UsageError: ``STO-T012`` when they were others.
-        """
-        saved = parse(state, _Saved)
-        if saved.shards != len(self.shards):
-            raise unfit("its vectors lie in another number of shards")
-        self._begin(saved.generations or [0] * saved.shards)
-        for name, values in saved.held.items():
-            if values.shape != (self._edges[-1],):
-                raise unfit(f"vector {name} has another length")
-            self.put(name, values)
-
-
-class _Saved(msgspec.Struct):
-    """What `Vectors` saves: one of the two."""
-
-    shards: int
-    generations: list[int] = []
-    held: dict[str, Array] = {}
 
 
 T = TypeVar("T")
@@ -353,10 +238,30 @@ class ParameterServer:
         wanted = tuple(keys)
         groups = self.ring.group(dict.fromkeys(wanted))
         calls = [partial(self._shards[n].read, part) for n, part in groups.items()]
-        found: dict[str, Cell] = {}
-        for cells in self._each(calls):
-            found |= cells
-        return {key: found[key] for key in wanted}
+        return _in_order(self._each(calls), wanted)
+
+    def read_tagged(self, known: Mapping[str, str]) -> dict[str, p.Tagged]:
+        """Return versions by their tags; without the value where `known` has the tag."""
+        calls = []
+        for name, keys in self.ring.group(known).items():
+            part = {key: known[key] for key in keys}
+            calls.append(partial(self._shards[name].read_tagged, part))
+        return _in_order(self._each(calls), known)
+
+    def publish(self, keys: Iterable[str]) -> dict[str, StoredValue]:
+        """Let the shards store the present versions at their project; return the handles.
+
+        A task may name a handle of an own connection of the same account in the value's
+        place: the bytes went from the shard to the project, not through this process.
+
+        Raises:
+            UsageError: ``STO-C045``, a shard has no project.
+        """
+        wanted = tuple(dict.fromkeys(keys))
+        groups = self.ring.group(wanted)
+        calls = [partial(self._shards[n].publish, part) for n, part in groups.items()]
+        found = _in_order(self._each(calls), wanted)
+        return {key: StoredValue(one.tag, one.size) for key, one in found.items()}
 
     def push(self, push: Push) -> int:
         """Apply a push, once however often it comes; return how many cells changed.
@@ -387,3 +292,8 @@ class ParameterServer:
             raise UsageError(
                 "STO-T012", "the parameter server has forgotten the pushes of this run"
             )
+
+
+def _in_order(parts: Iterable[Mapping[str, T]], keys: Iterable[str]) -> dict[str, T]:
+    found = {key: one for part in parts for key, one in part.items()}
+    return {key: found[key] for key in keys}

@@ -21,13 +21,18 @@ from typing import TypeVar, cast
 import msgspec
 
 from stoilo.audit.log.sqlite import connect, damaged, transaction
+from stoilo.client.capture.arguments import StoredValue
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.learn.core.checkpoint import lock_file
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store import values
-from stoilo.learn.store.functions import UpdateFunction, built_in, check_value
+from stoilo.learn.store.functions import (
+    UpdateFunction,
+    advance,
+    built_in,
+    check_value,
+)
 from stoilo.learn.store.protocol import Cell, Change, Push
-from stoilo.learn.store.steps import advance
 from stoilo.learn.store.values import Value
 from stoilo.learn.store.vectors import SCHEMA, Spaces
 
@@ -72,6 +77,14 @@ class Shard(ABC):
         """Return cells."""
         return self.ask(p.ReadCells(list(dict.fromkeys(keys))))
 
+    def read_tagged(self, known: Mapping[str, str]) -> dict[str, p.Tagged]:
+        """Return versions by their tags; without the value where `known` has the tag."""
+        return self.ask(p.ReadTagged(dict(known)))
+
+    def publish(self, keys: Iterable[str]) -> dict[str, p.Tagged]:
+        """Store the present versions at the shard's project; return their tags."""
+        return self.ask(p.PublishCells(list(dict.fromkeys(keys))))
+
     def create(self, given: Mapping[str, Value]) -> None:
         """Make the cells that are not there yet."""
         self.ask(p.CreateCells(dict(given)))
@@ -113,6 +126,8 @@ class LocalShard(Shard):
         }
         self._lock = threading.Lock()
         self._cells: dict[str, Cell] = {}
+        # What was asked for: hashed once a version
+        self._tags: dict[str, tuple[Cell, StoredValue]] = {}
         self._spaces = Spaces()
         self._file: sqlite3.Connection | None = None
         self._held = -1
@@ -159,6 +174,8 @@ class LocalShard(Shard):
                 return sorted(self._cells)
             case p.ReadCells(keys):
                 return {key: self._cell(key) for key in keys}
+            case p.ReadTagged(known):
+                return {key: self._read_tagged(key, tag) for key, tag in known.items()}
             case p.CreateCells(given):
                 # Those that are there keep what they have: two trainings may begin at once.
                 fresh = sorted(given.keys() - self._cells.keys())
@@ -191,12 +208,21 @@ class LocalShard(Shard):
                 self._file.executemany("DELETE FROM cell WHERE key = ?", rows)
         for key in gone:
             del self._cells[key]
+            self._tags.pop(key, None)
 
     def _cell(self, key: str) -> Cell:
         cell = self._cells.get(key)
         if cell is None:
             raise UsageError("STO-T074", f"the server keeps no {key[:60]!r}")
         return cell
+
+    def _read_tagged(self, key: str, known: str) -> p.Tagged:
+        cell = self._cell(key)
+        held = self._tags.get(key)
+        if held is None or held[0] is not cell:
+            held = self._tags[key] = (cell, StoredValue.of(cell.value)[0])
+        tag, size = held[1].digest, held[1].size
+        return p.Tagged(tag, size, None if tag == known else cell.value)
 
     def _next(self, cell: Cell, change: Change, push: Push) -> Cell:
         function = self._functions.get(change.function)

@@ -8,16 +8,21 @@ generation is the list of what a space held. A space that nobody saved ends with
 
 from __future__ import annotations
 
+import itertools
+import math
 import sqlite3
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from stoilo.audit.log.sqlite import damaged, transaction
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import TrustError
-from stoilo.learn.core.states import unfit
+from stoilo.core.errors import TrustError, UsageError
+from stoilo.learn.core.states import State, parse, render, unfit
 from stoilo.learn.core.tensors import Array
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store import values
@@ -25,6 +30,7 @@ from stoilo.learn.store import values
 Floats = NDArray[np.float64]
 # Generations that stay: a trainer may be killed between a shard's saving and its own.
 KEPT = 4
+T = TypeVar("T")
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS blob (digest TEXT PRIMARY KEY, body BLOB NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS vector (
@@ -174,3 +180,120 @@ def _calculate(space: _Space, command: str, words: list[str], factor: float) -> 
         case _:
             raise ValueError(f"no command {command[:20]!r} of {len(words)} words")
     return 0.0
+
+
+class Asked(Protocol):
+    """Whoever answers a shard's commands."""
+
+    def ask(self, command: p.Command[T]) -> T:
+        """Return the answer."""
+
+
+class Vectors:
+    """Vectors that lie in all shards as one: commands go out, scalars come back.
+
+    What a coordinator may call moves no vector; `put` and `gather` do.
+    """
+
+    def __init__(
+        self,
+        size: int,  # entries of each vector
+        shards: Sequence[Asked],  # their ranges, in this order, make up a vector
+        space: str = "vectors",  # what the shards call them together
+    ) -> None:
+        """Begin the space, empty."""
+        if not shards:
+            raise UsageError("STO-T040", "vectors need at least one shard")
+        self.shards, self._space = tuple(shards), space
+        count = len(shards)
+        self._edges = [size * number // count for number in range(count + 1)]
+        self._begin([0] * count)
+
+    def _begin(self, generations: Sequence[int]) -> None:
+        for shard, number in zip(self.shards, generations, strict=True):
+            shard.ask(p.LoadGeneration(self._space, number))
+
+    def dot(self, one: str, other: str) -> float:
+        """Return a scalar product: the sum of what the shards give."""
+        return math.fsum(self._do("dot", one, other))
+
+    def largest(self, name: str) -> float:
+        """Return the largest absolute entry."""
+        return max(self._do("largest", name))
+
+    def total(self, name: str) -> float:
+        """Return the sum of absolute entries."""
+        return math.fsum(self._do("total", name))
+
+    def zero(self, name: str, like: str) -> None:
+        """Set a vector to as many zeros as another one has entries."""
+        self._do("zero", name, like)
+
+    def assign(self, target: str, factor: float, source: str) -> None:
+        """``target = factor * source``."""
+        self._do("assign", target, source, factor=factor)
+
+    def axpy(self, target: str, factor: float, source: str) -> None:
+        """``target = target + factor * source``."""
+        self._do("axpy", target, source, factor=factor)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Forget vectors."""
+        for name in names:
+            self._do("drop", name)
+
+    def _do(self, command: str, *words: str, factor: float = 1.0) -> list[float]:
+        asked = p.Calculate(self._space, command, list(words), factor)
+        return [shard.ask(asked) for shard in self.shards]
+
+    def put(self, name: str, whole: Array, *, add: bool = False) -> None:
+        """Deal a whole vector out, to be set or to be added."""
+        parts = np.split(np.asarray(whole, np.float64), self._edges[1:-1])
+        for shard, part in zip(self.shards, parts, strict=True):
+            shard.ask(p.PutRange(self._space, name, part, add))
+
+    def gather(self, name: str) -> Array:
+        """Return a whole vector: for a snapshot or a checkpoint."""
+        parts = [shard.ask(p.GetRange(self._space, name)) for shard in self.shards]
+        if [len(part) for part in parts] != [
+            end - start for start, end in itertools.pairwise(self._edges)
+        ]:
+            raise TrustError("STO-T038", f"shards gave other ranges of {name[:40]!r}")
+        return np.concatenate(parts)
+
+    def save(self) -> State:
+        """Return the generations of the shards' files; without files, all vectors."""
+        numbers = [shard.ask(p.SaveGeneration(self._space)) for shard in self.shards]
+        if all(numbers):
+            return State({}, {"shards": len(numbers), "generations": list(numbers)})
+        names = self.shards[0].ask(p.ListVectors(self._space))
+        held = {name: self.gather(name) for name in names}
+        return render({"shards": len(numbers), "held": held})
+
+    def keep(self) -> None:
+        """Let all shards keep what they saved last: the checkpoint names it."""
+        for shard in self.shards:
+            shard.ask(p.KeepGeneration(self._space))
+
+    def load(self, state: State) -> None:
+        """Go on from the saved state of as many shards; what came later is forgotten.
+
+        Raises:
+            UsageError: ``STO-T012`` when they were others.
+        """
+        saved = parse(state, _Saved)
+        if saved.shards != len(self.shards):
+            raise unfit("its vectors lie in another number of shards")
+        self._begin(saved.generations or [0] * saved.shards)
+        for name, whole in saved.held.items():
+            if whole.shape != (self._edges[-1],):
+                raise unfit(f"vector {name} has another length")
+            self.put(name, whole)
+
+
+class _Saved(msgspec.Struct):
+    """What `Vectors` saves: one of the two."""
+
+    shards: int
+    generations: list[int] = []
+    held: dict[str, Array] = {}

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from stoilo.core.errors import UsageError, WaitError
 from stoilo.learn.store.clock import VectorClock
-from stoilo.learn.store.protocol import Change, Push, ShardOptimizer
+from stoilo.learn.store.protocol import Change, Push, ShardOptimizer, Tagged
 from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.values import Value
 
@@ -230,6 +230,7 @@ class Worker:
         self._server, self._service = server, clock
         self._source = f"{run}/{name}"
         self._reader = CachedReader[Value](name, clock.clock, self._fetch, period)
+        self._seen: dict[str, Tagged] = {}  # as fetched last: what is not new stays
         self._iteration = 0
         self._pushes = 0
 
@@ -285,7 +286,13 @@ class Worker:
         self._service.sync(self.name)
 
     def _fetch(self, keys: Iterable[str]) -> dict[str, Value]:
-        return {key: cell.value for key, cell in self._server.read(keys).items()}
+        wanted = tuple(keys)
+        known = {
+            key: self._seen[key].tag if key in self._seen else "" for key in wanted
+        }
+        found = self._server.read_tagged(known)
+        self._seen |= {key: one for key, one in found.items() if one.tag != known[key]}
+        return {key: cast("Value", self._seen[key].value) for key in wanted}
 
 
 def _own(

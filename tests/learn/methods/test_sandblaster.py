@@ -10,8 +10,8 @@ from stoilo.learn.core.orders import Reply, Snapshot
 from stoilo.learn.core.tensors import flatten, unflatten
 from stoilo.learn.methods.lbfgs import Coordinator, LineSearch, Rules
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
-from stoilo.learn.store.server import Vectors
 from stoilo.learn.store.shards import LocalShard
+from stoilo.learn.store.vectors import Vectors
 from tests.support.learning import (
     Fleet,
     Net,

@@ -32,7 +32,8 @@ from stoilo.learn.store.network import ShardService
 from stoilo.learn.store.place import ShardPlace, read_place
 from stoilo.learn.store.protocol import Change, Push
 from stoilo.learn.store.remote import RemoteShard
-from stoilo.learn.store.server import ParameterServer, Vectors
+from stoilo.learn.store.server import ParameterServer
+from stoilo.learn.store.vectors import Vectors
 from tests.support.learning import Net, Volunteers, load_digits, run_serially
 from tests.support.networkshard import NetworkShard
 from tests.support.resuming import store

@@ -30,9 +30,8 @@ from stoilo.learn.methods.lbfgs import Coordinator, Rules
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.store import protocol
 from stoilo.learn.store.remote import RemoteShard
-from stoilo.learn.store.server import Vectors
 from stoilo.learn.store.shards import LocalShard
-from stoilo.learn.store.vectors import KEPT
+from stoilo.learn.store.vectors import KEPT, Vectors
 from tests.support.learning import Net, Volunteers, load_digits, run_serially
 from tests.support.resuming import store
 
@@ -252,7 +251,7 @@ HOLDER = """
 import sys, time, numpy as np
 from pathlib import Path
 from stoilo.learn.store.remote import RemoteShard
-from stoilo.learn.store.server import Vectors
+from stoilo.learn.store.vectors import Vectors
 shard = RemoteShard(Path(sys.argv[1]))
 vectors = Vectors(4, [shard])
 vectors.put("a", np.arange(4.0))
