@@ -28,6 +28,7 @@ from stoilo.core.errors import (
     UnreachableError,
     UsageError,
 )
+from stoilo.core.frames import CutError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.place import ShardPlace
 from stoilo.learn.store.values import decode
@@ -132,7 +133,7 @@ class Client(ABC):
         for _ in range(lives):
             try:
                 return self._open() or self._send(request)
-            except OSError:
+            except (OSError, CutError):
                 self._end(kill=True)
             except TrustError:  # half an answer may be on the way
                 self._end(kill=True)
