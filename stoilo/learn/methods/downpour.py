@@ -3,13 +3,16 @@
 A replica is a data part with a cursor, not a machine: whoever is free goes on from where the
 part's last order ended. An order is "fetch, so many local steps, push their summed
 gradients"; the server applies each push at once, by default with Adagrad, whose sums of
-squares never leave it. With one replica and one step an order, this is serial training.
+squares never leave it (`AtShards`: nor the parameter store). With one replica and one step
+an order, this is serial training.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -19,7 +22,7 @@ from stoilo.learn.core.orders import (
     Reply,
     Snapshot,
 )
-from stoilo.learn.core.states import Stateful
+from stoilo.learn.core.states import State, Stateful
 from stoilo.learn.core.tensors import Array, Tensors, mix
 from stoilo.learn.methods.base import (
     APPLY,
@@ -32,6 +35,9 @@ from stoilo.learn.methods.base import (
     shuffle,
 )
 from stoilo.learn.methods.optimizers import Optimizer, blend, cast_like
+from stoilo.learn.store.protocol import Change, Push, ShardOptimizer
+from stoilo.learn.store.server import ParameterServer
+from stoilo.learn.store.values import BLOCK_BYTES, Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,56 @@ class Compensation(Stateful):
         )
         factor = self.strength / np.sqrt(mean + self.epsilon)
         return cast_like(slope + factor * square * way, slope)
+
+
+class AtShards(Stateful):
+    """An optimiser in the parameter store: a step is a push, its state stays at the shards.
+
+    A push counts once, also when a trainer that was killed makes it again: it carries the
+    replica and its number.
+    """
+
+    kept = Stateful.kept | {"rate": float, "_run": str, "_pushes": dict[str, int]}
+
+    def __init__(
+        self,
+        server: ParameterServer,  # whose shards know `optimizer`
+        optimizer: ShardOptimizer,  # with `commutes`: replicas are not in step
+        like: Tensors,  # the first parameters; what the server has comes before them
+        block_bytes: int = BLOCK_BYTES,  # larger tensors are split by rows
+    ) -> None:
+        self.rate = self._rate = optimizer.make().rate
+        self.name = optimizer.name
+        self._server, self._layout = server, Layout.of(like, block_bytes)
+        self._layout.check_kept(server.list_keys())
+        server.create(self._layout.split(like))
+        self._run, self._pushes = secrets.token_hex(8), dict[str, int]()
+        self._replica, self._weight = "w0", 1.0
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return the same: the shards are not copied."""
+        return self
+
+    def name_push(self, replica: str, weight: float) -> None:
+        """Say whose push the next step is, and what share of it counts."""
+        self._replica, self._weight = replica, weight
+
+    def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:  # noqa: ARG002 - the shards have newer ones
+        """Push a gradient; return what the shards have then."""
+        factor = self._weight * (self.rate / self._rate if self._rate else 1.0)
+        blocks = self._layout.split(gradient).items()
+        changes = [Change(key, self.name, slope, factor) for key, slope in blocks]
+        number = self._pushes.get(self._replica, 0)
+        self._server.push(Push(f"{self._run}/{self._replica}", number, changes))
+        self._pushes[self._replica] = number + 1
+        cells = self._server.read(self._layout.keys)
+        return self._layout.join({key: cell.value for key, cell in cells.items()})
+
+    def load(self, state: State) -> None:
+        """Go on; raises ``STO-T012`` where the server has forgotten this run's pushes."""
+        super().load(state)
+        if self._pushes:
+            self._server.check_known(self._run, self._layout.keys)
 
 
 class Downpour(MethodBase):
@@ -257,10 +313,15 @@ class Downpour(MethodBase):
         gradient = self._compensation.correct(
             reply.tensors, order.snapshot.parameters, now.parameters
         )
-        moved = self._move_by(self.optimizer, gradient)
+        if isinstance(self.optimizer, AtShards):
+            self.optimizer.name_push(f"w{order.part}", weight)
+            moved = self._move_by(self.optimizer, gradient)
+        else:
+            moved = self._move_by(self.optimizer, gradient)
+            moved = moved if weight == 1.0 else mix(moved, now.parameters, weight)
         self._snapshot = Snapshot(
             now.version + 1,
-            moved if weight == 1.0 else mix(moved, now.parameters, weight),
+            moved,
             mix(now.buffers, reply.buffers, share),
         )
         self._updates += 1
