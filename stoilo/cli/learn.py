@@ -29,8 +29,19 @@ from stoilo.learn.store.place import CONNECTION_FILE
     multiple=True,
     help="Name that clients use; needed to listen on all addresses.",
 )
+@click.option(
+    "--project",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A project's connection.json: values become its blobs, for tasks to name.",
+)
 @JSON
-def shard(data: Path, listen: str, names: tuple[str, ...], as_json: bool) -> None:
+def shard(
+    data: Path,
+    listen: str,
+    names: tuple[str, ...],
+    project: Path | None,
+    as_json: bool,
+) -> None:
     """Keep values and vectors of trainings for who has the connection file.
 
     Prints one JSON line when it answers: address and connection file. It may be killed
@@ -41,7 +52,7 @@ def shard(data: Path, listen: str, names: tuple[str, ...], as_json: bool) -> Non
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold the parameters
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
-    service = ShardService(data.absolute(), listen, names)
+    service = ShardService(data.absolute(), listen, names, project)
     try:
         file = str(data.absolute() / CONNECTION_FILE)
         line = {"shard": service.place.shard, "connection": file}

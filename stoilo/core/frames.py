@@ -15,6 +15,10 @@ from stoilo.core.errors import TrustError
 _PIECE = 1 << 20  # a body is asked for in pieces: a claimed length reserves no memory
 
 
+class CutError(TrustError):
+    """The stream ended within a frame: whoever sent it may be gone, not hostile."""
+
+
 def send_frame(
     connection: socket.socket, body: bytes, *, most: int, code: str, header: int = 4
 ) -> int:
@@ -52,7 +56,8 @@ def receive_frame(
     """Return the next frame's body, None when the stream ended before one.
 
     Raises:
-        TrustError: `code`, for a body above `most` or a stream that ends within a frame.
+        TrustError: `code`, for a body above `most`; a `CutError` for a stream that ends
+            within a frame.
         TimeoutError: the deadline passed, however often a byte came.
         OSError: the stream's own.
     """
@@ -64,7 +69,7 @@ def receive_frame(
         raise TrustError(code, f"no frame of at most {most} bytes came")
     body = _receive(connection, length, deadline, clock)
     if len(body) < length:
-        raise TrustError(code, "the stream ended within a message")
+        raise CutError(code, "the stream ended within a message")
     return body
 
 

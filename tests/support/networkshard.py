@@ -16,8 +16,10 @@ __all__ = ["NetworkShard"]
 class NetworkShard:
     """`stoilo learn shard` on a folder, or another program with the same arguments."""
 
-    def __init__(self, folder: Path, program: tuple[str, ...] = ()) -> None:
-        self.folder = folder
+    def __init__(
+        self, folder: Path, program: tuple[str, ...] = (), more: tuple[str, ...] = ()
+    ) -> None:
+        self.folder, self._more = folder, more
         self._program = program or (sys.executable, "-m", "stoilo", "learn", "shard")
         self.address = "127.0.0.1:0"
         self.start()
@@ -30,7 +32,14 @@ class NetworkShard:
     def start(self) -> None:
         """Start it and wait for its line; after the first time on the same port."""
         self.process = subprocess.Popen(
-            [*self._program, "--data", str(self.folder), "--listen", self.address],
+            [
+                *self._program,
+                "--data",
+                str(self.folder),
+                "--listen",
+                self.address,
+                *self._more,
+            ],
             stdout=subprocess.PIPE,
             text=True,
         )

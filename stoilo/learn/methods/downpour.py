@@ -3,13 +3,16 @@
 A replica is a data part with a cursor, not a machine: whoever is free goes on from where the
 part's last order ended. An order is "fetch, so many local steps, push their summed
 gradients"; the server applies each push at once, by default with Adagrad, whose sums of
-squares never leave it. With one replica and one step an order, this is serial training.
+squares never leave it (`AtShards`: nor the parameter store). With one replica and one step
+an order, this is serial training.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 
@@ -19,7 +22,7 @@ from stoilo.learn.core.orders import (
     Reply,
     Snapshot,
 )
-from stoilo.learn.core.states import Stateful
+from stoilo.learn.core.states import State, Stateful
 from stoilo.learn.core.tensors import Array, Tensors, mix
 from stoilo.learn.methods.base import (
     APPLY,
@@ -32,6 +35,9 @@ from stoilo.learn.methods.base import (
     shuffle,
 )
 from stoilo.learn.methods.optimizers import Optimizer, blend, cast_like
+from stoilo.learn.store.protocol import Change, Push, ShardOptimizer
+from stoilo.learn.store.server import ParameterServer
+from stoilo.learn.store.values import BLOCK_BYTES, Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +49,8 @@ class DownpourSettings:
         batch: samples of one local step.
         push: local steps of one order (n_fetch = n_push); what is left of a pass at
             its end goes out as smaller orders, nothing is left out.
+        split: orders that each batch is divided over, where one volunteer is slow for it: their
+            gradients count as one push, summed in a fixed order; `push` is 1 then.
         rate: of the local steps; matters from the second step of an order on.
         staleness: what older pushes are worth; the samples of a discarded one go out
             again, from newer parameters. (Only updates age a push, so that some push
@@ -62,10 +70,11 @@ class DownpourSettings:
     seed: int = 0
     updates: int = 0
     compensation: float = 0.0
+    split: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
-        counts = (self.passes, self.batch, self.push)
+        counts = (self.passes, self.batch, self.push, self.split)
         further = (self.warmup, self.updates, self.compensation)
         if min(counts) < 1 or not all(number >= 0 for number in further):
             raise UsageError(
@@ -74,6 +83,9 @@ class DownpourSettings:
                 f" compensation {further} do not describe a training",
                 hint="passes, batch and push ≥ 1, warmup, updates, compensation ≥ 0",
             )
+        # Steps within an order, and the point that is compensated for, are one order's.
+        if self.split > 1 and (self.push > 1 or self.compensation):
+            raise UsageError("STO-T040", "a batch is split with push 1, uncompensated")
 
     def cut(self, size: int, start: int) -> int:
         """Return where the order ends that begins at `start` in a pass over `size`."""
@@ -83,13 +95,25 @@ class DownpourSettings:
 
 
 @dataclass(slots=True)
+class _Share:
+    """The answer to a part of a batch."""
+
+    version: int
+    samples: int
+    tensors: dict[str, Array]
+    buffers: dict[str, Array]
+
+
+@dataclass(slots=True)
 class _Replica:
     """A data part and how far its training has come."""
 
     done: int = 0  # complete passes
     cursor: int = 0  # samples of the present pass that are used up
     tries: int = 0  # pushes of the samples at the cursor that were discarded
-    flying: bool = False  # whether an order is out
+    flying: list[int] = field(default_factory=list)  # shares of the batch that are out
+    # What came of the others
+    answers: dict[int, _Share] = field(default_factory=dict)
 
 
 class Compensation(Stateful):
@@ -130,6 +154,56 @@ class Compensation(Stateful):
         return cast_like(slope + factor * square * way, slope)
 
 
+class AtShards(Stateful):
+    """An optimiser in the parameter store: a step is a push, its state stays at the shards.
+
+    A push counts once, also when a trainer that was killed makes it again: it carries the
+    replica and its number.
+    """
+
+    kept = Stateful.kept | {"rate": float, "_run": str, "_pushes": dict[str, int]}
+
+    def __init__(
+        self,
+        server: ParameterServer,  # whose shards know `optimizer`
+        optimizer: ShardOptimizer,  # with `commutes`: replicas are not in step
+        like: Tensors,  # the first parameters; what the server has comes before them
+        block_bytes: int = BLOCK_BYTES,  # larger tensors are split by rows
+    ) -> None:
+        self.rate = self._rate = optimizer.make().rate
+        self.name = optimizer.name
+        self._server, self._layout = server, Layout.of(like, block_bytes)
+        self._layout.check_kept(server.list_keys())
+        server.create(self._layout.split(like))
+        self._run, self._pushes = secrets.token_hex(8), dict[str, int]()
+        self._replica, self._weight = "w0", 1.0
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return the same: the shards are not copied."""
+        return self
+
+    def name_push(self, replica: str, weight: float) -> None:
+        """Say whose push the next step is, and what share of it counts."""
+        self._replica, self._weight = replica, weight
+
+    def step(self, parameters: Tensors, gradient: Tensors) -> dict[str, Array]:  # noqa: ARG002 - the shards have newer ones
+        """Push a gradient; return what the shards have then."""
+        factor = self._weight * (self.rate / self._rate if self._rate else 1.0)
+        blocks = self._layout.split(gradient).items()
+        changes = [Change(key, self.name, slope, factor) for key, slope in blocks]
+        number = self._pushes.get(self._replica, 0)
+        self._server.push(Push(f"{self._run}/{self._replica}", number, changes))
+        self._pushes[self._replica] = number + 1
+        cells = self._server.read(self._layout.keys)
+        return self._layout.join({key: cell.value for key, cell in cells.items()})
+
+    def load(self, state: State) -> None:
+        """Go on; raises ``STO-T012`` where the server has forgotten this run's pushes."""
+        super().load(state)
+        if self._pushes:
+            self._server.check_known(self._run, self._layout.keys)
+
+
 class Downpour(MethodBase):
     """Gradients of many replicas, applied as they come."""
 
@@ -152,7 +226,9 @@ class Downpour(MethodBase):
         self.optimizer = optimizer
         self._parts = check_parts(parts)
         self._replicas = {str(part): _Replica() for part in range(len(parts))}
-        self._waiting = list(self._replicas)
+        self._waiting: list[str] = []
+        for part in range(len(parts)):
+            self._give_out(part)
         self._updates = 0
         self._compensation = Compensation(settings.compensation)
 
@@ -175,92 +251,143 @@ class Downpour(MethodBase):
 
     def lose(self, order: Order) -> None:
         """Give the same samples out again, to be trained from newer parameters."""
+        replica, share = self._replicas[str(order.part)], self._share_of(order)
         if self._is_open(order):
-            self._give_again(str(order.part))
+            replica.flying.remove(share)
+            self._waiting.append(f"{order.part}.{share}")
 
     def _draw(self, room: int) -> Sequence[str]:
         able = self._waiting
         if self._updates < self.settings.warmup and not self._replicas["0"].done:
             # One replica alone gives Adagrad its first sums, which later ones divide by.
-            able = [name for name in able if name == "0"]
+            able = [name for name in able if name.startswith("0.")]
         drawn = able[: max(room, 0)]
         self._waiting = [name for name in self._waiting if name not in drawn]
         return drawn
 
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:
-        name, before = str(order.part), self.epoch
-        replica = self._replicas[name]
+        before, replica = self.epoch, self._replicas[str(order.part)]
         # A late answer after the last pass is counted with that pass.
         epoch = min(replica.done, self.settings.passes - 1)
-        weight = self.settings.staleness.weigh(staleness)
         if not self._is_open(order):
             return Outcome(applied=False, epoch=epoch)
-        if not weight:
+        share = self._share_of(order)
+        replica.flying.remove(share)
+        replica.answers[share] = _Share(
+            reply.version, reply.samples, dict(reply.tensors), dict(reply.buffers)
+        )
+        if len(replica.answers) < self._count_shares(order.part):
+            return Outcome(applied=True, epoch=epoch)
+        oldest = (
+            staleness
+            + reply.version
+            - min(one.version for one in replica.answers.values())
+        )
+        weight = self.settings.staleness.weigh(oldest)
+        if weight:
+            self._push(order, replica, weight)
+            self._go_on(order.part)
+        else:
             # Part of the key: the same samples again are another task, not the old one.
             replica.tries += 1
-            self._give_again(name)
-            return Outcome(applied=False, epoch=epoch)
-        self._push(order, reply, weight)
-        self._go_on(name)
-        return Outcome(applied=True, epoch=epoch, ended=self.epoch > before)
+            self._give_out(order.part)
+        return Outcome(
+            applied=weight > 0.0,
+            epoch=epoch,
+            ended=bool(weight) and self.epoch > before,
+        )
 
-    def _key(self, name: str) -> str:
-        replica = self._replicas[name]
+    def _cut(self, part: int) -> list[tuple[int, ...]]:
+        """Return the rows of the present batch, by its shares."""
+        replica, size = self._replicas[str(part)], self._parts[part]
+        end = self.settings.cut(size, replica.cursor)
+        place = (self.settings.seed, replica.done, part)
+        rows = shuffle(size, *place)[replica.cursor : end]
+        shares = np.array_split(rows, self._count_shares(part))
+        return [tuple(one.tolist()) for one in shares]
+
+    def _count_shares(self, part: int) -> int:
+        cursor = self._replicas[str(part)].cursor
+        samples = self.settings.cut(self._parts[part], cursor) - cursor
+        return min(self.settings.split, samples)
+
+    def _key(self, part: int, share: int) -> str:
+        replica = self._replicas[str(part)]
         again = f"/t{replica.tries}" if replica.tries else ""
-        return f"r{name}/e{replica.done}/n{replica.cursor}{again}"
+        split = f"/s{share}" if self.settings.split > 1 else ""
+        return f"r{part}/e{replica.done}/n{replica.cursor}{again}{split}"
+
+    def _share_of(self, order: Order) -> int:
+        return int(order.key.rpartition("/s")[2]) if self.settings.split > 1 else 0
 
     def _is_open(self, order: Order) -> bool:
-        name = str(order.part)
-        return self._replicas[name].flying and order.key == self._key(name)
+        share = self._share_of(order)
+        flying = self._replicas[str(order.part)].flying
+        return share in flying and order.key == self._key(order.part, share)
 
-    def _give_again(self, name: str) -> None:
-        self._replicas[name].flying = False
-        self._waiting.append(name)
+    def _give_out(self, part: int) -> None:
+        """Let all shares of the batch at the cursor wait for a volunteer."""
+        replica = self._replicas[str(part)]
+        replica.flying, replica.answers = [], {}
+        shares = range(self._count_shares(part))
+        self._waiting += [f"{part}.{share}" for share in shares]
 
     def _order(self, name: str) -> Order:
-        part, replica = int(name), self._replicas[name]
-        replica.flying = True
-        place = (self.settings.seed, replica.done, part)
-        end = self.settings.cut(self._parts[part], replica.cursor)
-        rows = shuffle(self._parts[part], *place)[replica.cursor : end].tolist()
+        part, share = map(int, name.split("."))
+        replica, rows = self._replicas[str(part)], self._cut(part)[share]
+        replica.flying.append(share)
         # The rest of a pass may be smaller than a batch.
         batch = min(self.settings.batch, len(rows))
         local = LocalWork(self.settings.rate, batch, len(rows) // batch)
-        seed = derive_seed(*place, replica.cursor)
-        work = local.render(len(rows), seed, "sum")
+        place = (self.settings.seed, replica.done, part, replica.cursor)
+        seed = derive_seed(*place, share) if share else derive_seed(*place)
         return Order(
-            self._key(name),
+            self._key(part, share),
             "local_steps",
             self._snapshot,
             part,
             len(rows),
-            work,
-            tuple(rows),
+            local.render(len(rows), seed, "sum"),
+            rows,
         )
 
-    def _go_on(self, name: str) -> None:
-        replica, size = self._replicas[name], self._parts[int(name)]
-        replica.flying, replica.tries = False, 0
+    def _go_on(self, part: int) -> None:
+        replica, size = self._replicas[str(part)], self._parts[part]
+        replica.tries, replica.answers = 0, {}
         replica.cursor = self.settings.cut(size, replica.cursor)
         if replica.cursor == size:
             replica.done, replica.cursor = replica.done + 1, 0
         if replica.done < self.settings.passes:
-            self._waiting.append(name)
+            self._give_out(part)
 
-    def _push(self, order: Order, reply: Reply, weight: float) -> None:
+    def _push(self, order: Order, replica: _Replica, weight: float) -> None:
         """Apply a push; a stale one's *step* is damped, whatever the optimiser scales.
 
         Buffers follow by the share of one replica.
         """
-        now, share = self._snapshot, 1.0 - weight / len(self._parts)
+        now, buffers = self._snapshot, self._snapshot.buffers
+        # In the order of the shares, not of their arrival: the sum's bits are the same.
+        answers = [replica.answers[share] for share in sorted(replica.answers)]
+        samples, slopes = sum(one.samples for one in answers), dict[str, Array]()
+        for one in answers:
+            buffers = mix(
+                buffers, one.buffers, 1.0 - weight / len(self._parts) / len(answers)
+            )
+            for name, mean in one.tensors.items():
+                slopes[name] = slopes.get(name, 0.0) + one.samples / samples * mean
         # The whole step is damped, not the gradient: Adagrad would scale that back.
         gradient = self._compensation.correct(
-            reply.tensors, order.snapshot.parameters, now.parameters
+            slopes, order.snapshot.parameters, now.parameters
         )
-        moved = self._move_by(self.optimizer, gradient)
+        if isinstance(self.optimizer, AtShards):
+            self.optimizer.name_push(f"w{order.part}", weight)
+            moved = self._move_by(self.optimizer, gradient)
+        else:
+            moved = self._move_by(self.optimizer, gradient)
+            moved = moved if weight == 1.0 else mix(moved, now.parameters, weight)
         self._snapshot = Snapshot(
             now.version + 1,
-            moved if weight == 1.0 else mix(moved, now.parameters, weight),
-            mix(now.buffers, reply.buffers, share),
+            moved,
+            buffers,
         )
         self._updates += 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,8 +27,10 @@ from stoilo.learn.methods.base import (
     derive_order_seed,
 )
 from stoilo.learn.methods.lbfgs import STANDARD, Coordinator, Rules
-from stoilo.learn.store.remote import RemoteVectors
-from stoilo.learn.store.vectors import LocalVectors, Vectors, VectorShard
+from stoilo.learn.store.place import ShardPlace
+from stoilo.learn.store.remote import RemoteShard
+from stoilo.learn.store.server import ParameterServer
+from stoilo.learn.store.shards import LocalShard
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +40,14 @@ class SandblasterSettings:
     Attributes:
         portions: of each data part.
         penalty: λ of ``λ/2·|w|²``, added to the mean loss once.
-        shards: that vectors are cut into.
+        shards: that vectors are cut into; without meaning when there are `places`.
         backups: share of a pass below which its outstanding portions go out again; 0: never.
         rules: of the optimiser.
         folder: each shard is a process of its own that keeps its vectors below it; None:
             shards are objects in this process.
+        places: shards on the network (`stoilo learn shard`), always in this order; in place
+            of `folder`.
+        space: what those call the vectors: another name for each training.
         seed: of what draws in the model; a portion draws the same in every pass, without
             which a line search would compare different functions.
     """
@@ -53,6 +59,8 @@ class SandblasterSettings:
     rules: Rules = STANDARD
     seed: int = 0
     folder: Path | None = None
+    places: tuple[ShardPlace, ...] = ()
+    space: str = "vectors"
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
@@ -68,11 +76,16 @@ class SandblasterSettings:
                 hint="portions and shards ≥ 1, penalty ≥ 0, 0 ≤ backups ≤ 1",
             )
 
-    def open_shard(self, number: int, size: int) -> VectorShard:
-        """Return a shard of so many entries."""
+    def open(self) -> ParameterServer:
+        """Return the shards."""
+        if self.places:
+            return ParameterServer.connect(self.places)
         if self.folder is None:
-            return LocalVectors(size)
-        return RemoteVectors(size, self.folder / f"vectors{number}")
+            names = [f"shard{number}" for number in range(self.shards)]
+            return ParameterServer({name: LocalShard() for name in names})
+        # A killed trainer's processes end a moment later, and long vectors take their time.
+        make = partial(RemoteShard, limit_s=600.0, takeover_s=60.0)
+        return ParameterServer.open(self.folder, self.shards, make=make)
 
 
 class Sandblaster(MethodBase):
@@ -94,7 +107,8 @@ class Sandblaster(MethodBase):
         self._coordinator = Coordinator(fit_rules(settings.rules, start.parameters))
         self._sums: dict[str, float] = {}  # losses of each answered portion
         vector = flatten(start.parameters)
-        self._vectors = Vectors(vector.size, settings.shards, settings.open_shard)
+        self._server = settings.open()
+        self._vectors = self._server.vectors(vector.size, settings.space)
         for name in ("x", "trial"):
             self._vectors.put(name, vector)
         self._open()
@@ -121,7 +135,7 @@ class Sandblaster(MethodBase):
 
     def close(self) -> None:
         """End the shards' processes; without it they end with this one."""
-        self._vectors.close()
+        self._server.close()
 
     def note_saved(self) -> None:
         """Let the shards keep the vectors that the checkpoint names."""
@@ -152,7 +166,7 @@ class Sandblaster(MethodBase):
         place = f"v{self._snapshot.version}"
         self._ledger = Ledger(f"{place}/{name}" for name in self._pieces)
         self._sums = {}
-        self._vectors.zero("slope")
+        self._vectors.zero("slope", "x")
 
     def _order(self, key: str) -> Order:
         name = key.partition("/")[2]

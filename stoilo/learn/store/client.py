@@ -28,6 +28,7 @@ from stoilo.core.errors import (
     UnreachableError,
     UsageError,
 )
+from stoilo.core.frames import CutError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.place import ShardPlace
 from stoilo.learn.store.values import decode
@@ -73,7 +74,7 @@ class Client(ABC):
 
     def __init__(
         self,
-        opening: p.OpenShard | p.OpenVectors,  # the first request on each stream
+        opening: p.OpenShard,  # the first request on each stream
         *,
         lives: int,  # how many streams one request may use up
         # How long a shard may take for one request before it is given up
@@ -124,18 +125,22 @@ class Client(ABC):
         """Return the answer to `request`, on as many streams as it may use up."""
         if self._is_closed:
             return p.Refused("usage", "STO-T037", "the shard is closed")
-        for _ in range(self._lives):
+        # A space is lost with its stream: only its beginning may be asked for again.
+        is_lost = isinstance(request, p.OfSpace) and not isinstance(
+            request, p.LoadGeneration
+        )
+        lives = 1 if is_lost else self._lives
+        for _ in range(lives):
             try:
                 return self._open() or self._send(request)
-            except OSError:
+            except (OSError, CutError):
                 self._end(kill=True)
             except TrustError:  # half an answer may be on the way
                 self._end(kill=True)
                 raise
-        self._is_closed = self._lives == 1
         raise UnreachableError(
             "STO-T037",
-            f"the shard's process ended {self._lives} times over one request",
+            f"the shard's process ended {lives} times over one request",
             hint="start the training again: it goes on from its checkpoint",
         )
 
@@ -180,7 +185,7 @@ class ChildProcess(Client):
 
     def __init__(
         self,
-        opening: p.OpenShard | p.OpenVectors,  # as `Client` has it
+        opening: p.OpenShard,  # as `Client` has it
         *,
         # What to start; the socket's descriptor is its last argument
         program: Sequence[str] = PROGRAM,
@@ -229,7 +234,7 @@ class NetworkPeer(Client):
 
     def __init__(
         self,
-        opening: p.OpenShard | p.OpenVectors,  # as `Client` has it
+        opening: p.OpenShard,  # as `Client` has it
         place: ShardPlace,  # where it listens, and our credentials
         **limits: Any,  # noqa: ANN401 - as `Client` has them
     ) -> None:

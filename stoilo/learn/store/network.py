@@ -1,20 +1,18 @@
 """A shard as a network service: `stoilo learn shard`, one process, one file, many clients.
 
-DIR/shard.db         the cells, each acknowledged push
-DIR/vectors/NAME/    generations of a training's vectors
+DIR/shard.db         the cells, each acknowledged push; generations of vectors
 DIR/connection.json  0600: address, token and CA; the token stays over restarts
 DIR/tls/             certificate of the service
 
 A stranger gets a handshake, one frame of at most `TOKEN_BYTES` and `GREETING_S` seconds; only
 so many of them at a time. Who has the token is the project's own: he gets the protocol of
-`process`, one thread a stream. Cells are one shard that all clients share; vectors belong
-to the stream that opened them, and its end frees their files for the next one.
+`process`, one thread a stream. Cells are shared by all clients; a space of vectors belongs
+to the stream that began it, and its end frees the name for the next one.
 """
 
 from __future__ import annotations
 
 import hmac
-import re
 import secrets
 import socket
 import ssl
@@ -23,10 +21,12 @@ import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import msgspec
 
+from stoilo.client.session import Journal
+from stoilo.client.sync import SyncConnection, connect_sync
 from stoilo.core import frames
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.core.files import write_durably
@@ -41,44 +41,77 @@ from stoilo.learn.store.place import (
 from stoilo.learn.store.process import load_functions, serve
 from stoilo.learn.store.shards import LocalShard, Shard
 from stoilo.learn.store.values import encode
-from stoilo.learn.store.vectors import LocalVectors, VectorShard
 from stoilo.server.tls import LOCAL_NAMES, ensure_tls
 
 GREETING_S = 10.0  # what a handshake, and then the token, may take
 STRANGERS = 32  # who may be greeted at a time; others are hung up on
-_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}  # s, s, times
 T = TypeVar("T")
 
 
-class Shared(Shard):
-    """The cells as one stream has them: its end closes nothing."""
+class Project:
+    """The project whose volunteers get values from here: the shard's own connection.
 
-    def __init__(self, shard: LocalShard) -> None:
-        self._shard = shard
+    Args:
+        file: connection file of the account whose tasks name the blobs; None: no project.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self._file, self._lock = file, threading.Lock()
+        self._connection: SyncConnection | None = None
+
+    def store(self, one: p.Tagged) -> p.Tagged:
+        """Upload a version unless that was done; return its name.
+
+        Raises:
+            UsageError: ``STO-C045``, there is no project.
+            UnreachableError: nobody answers there; the same again is safe.
+        """
+        if self._file is None:
+            raise UsageError(
+                "STO-C045",
+                "this shard knows no project",
+                hint="start it with --project and a connection file of the trainer's account",
+            )
+        with self._lock:
+            if self._connection is None:
+                self._connection = connect_sync(self._file, journal=Journal(None))
+        stored = self._connection.put(one.value)
+        return p.Tagged(stored.digest, stored.size)
+
+    def close(self) -> None:
+        """Leave it."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+class Session(Shard):
+    """The shard as one stream has it: a space is the stream's that began it, to its end."""
+
+    def __init__(
+        self, shard: LocalShard, taken: dict[str, Session], project: Project
+    ) -> None:
+        self._shard, self._taken, self._project = shard, taken, project
 
     def ask(self, command: p.Command[T]) -> T:
-        """Do a command; see `Shard.ask`."""
+        """Do a command; see `Shard.ask`; raises ``STO-T023``, the space is another's."""
+        asked: object = command
+        if isinstance(asked, p.PublishCells):
+            found = self._shard.read_tagged(dict.fromkeys(asked.keys, ""))
+            return cast("T", {k: self._project.store(one) for k, one in found.items()})
+        # At once for all threads: of two streams one has it.
+        if (
+            isinstance(asked, p.OfSpace)
+            and self._taken.setdefault(asked.space, self) is not self
+        ):
+            raise UsageError("STO-T023", f"vectors {asked.space[:40]!r} are being used")
         return self._shard.ask(command)
 
     def close(self) -> None:
-        """Leave the file open: others have it, too."""
-
-
-class Taken(LocalVectors):
-    """Vectors as the one stream has them that took their name."""
-
-    def __init__(self, size: int, folder: Path, taken: set[str]) -> None:
-        if folder.name in taken:
-            raise UsageError("STO-T023", f"vectors {folder.name!r} are being used")
-        super().__init__(size, folder)
-        self._name, self._taken = folder.name, taken
-        taken.add(folder.name)
-
-    def close(self) -> None:
-        """Close the files and give up the name."""
-        super().close()
-        self._taken.discard(self._name)
+        """Forget the stream's vectors; the file stays open, others have it, too."""
+        for space in [name for name, of in self._taken.copy().items() if of is self]:
+            self._shard.leave(space)
+            del self._taken[space]
 
 
 class TokenService:
@@ -168,16 +201,23 @@ class TokenService:
 class ShardService(TokenService):
     """The shard of a folder, and the port at which it is served."""
 
-    def __init__(self, data: Path, address: str, names: tuple[str, ...] = ()) -> None:
-        """Open the file and bind the port; `names`: more of the machine's, for TLS.
+    def __init__(
+        self,
+        data: Path,
+        address: str,
+        names: tuple[str, ...] = (),  # more of the machine's, for TLS
+        project: Path | None = None,  # connection file, for `PublishCells`
+    ) -> None:
+        """Open the file and bind the port.
 
         Raises:
             UsageError: ``STO-T023``, another process serves the folder; ``STO-R090``.
             InternalError: ``STO-U006``, the port is taken.
         """
         data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._project = Project(project)
         self._shard = LocalShard(data / "shard.db", is_shared=True)
-        self._lock, self._taken = threading.Lock(), set[str]()
+        self._taken: dict[str, Session] = {}
         try:
             super().__init__(data, address, names)
             path = data / CONNECTION_FILE  # the token of an earlier start stays
@@ -191,6 +231,7 @@ class ShardService(TokenService):
         """Take no more streams and close the file; what is being applied ends first."""
         if hasattr(self, "_listener"):
             super().close()
+        self._project.close()
         self._shard.close()
 
     def talk(self, stream: socket.socket, owner: str) -> None:
@@ -198,17 +239,10 @@ class ShardService(TokenService):
         del owner  # there is one token
         serve(stream, self.open)
 
-    def open(self, request: p.OpenShard | p.OpenVectors) -> Shard | VectorShard:
-        """Return what a stream asked for; no client names a path of this machine."""
-        if isinstance(request, p.OpenShard):
-            self._shard.admit(load_functions(request.functions))
-            return Shared(self._shard)
-        if not _NAME.fullmatch(request.path):
-            raise UsageError("STO-T040", f"{request.path[:40]!r} names no vectors")
-        folder = self._data / "vectors"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        with self._lock:
-            return Taken(request.size, folder / request.path, self._taken)
+    def open(self, request: p.OpenShard) -> Shard:
+        """Return the shard for a stream; no client names a path of this machine."""
+        self._shard.admit(load_functions(request.functions))
+        return Session(self._shard, self._taken, self._project)
 
 
 def _check_token(

@@ -17,21 +17,20 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from io import StringIO
 from pathlib import Path
+from typing import cast
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.functions import UpdateFunction, judge_function
-from stoilo.learn.store.shards import LocalShard, Shard
+from stoilo.learn.store.shards import LocalShard, Shard, Updater
 from stoilo.learn.store.values import encode
-from stoilo.learn.store.vectors import LocalVectors, VectorShard
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.runtime import TaskPrinter, prepare_runtime
 from stoilo.sandbox.process.task_job import EndedError, find_entry, load_source
 
 _PRINTED = 10_000  # characters; nobody reads them
-Opening = p.OpenShard | p.OpenVectors
-MakeShard = Callable[[Opening], Shard | VectorShard]
+MakeShard = Callable[[p.OpenShard], Shard]
 
 
 def load_function(name: str, source: str, entry: str, digest: str) -> UpdateFunction:
@@ -59,27 +58,32 @@ def load_function(name: str, source: str, entry: str, digest: str) -> UpdateFunc
     return UpdateFunction(name, apply, digest, level, source, entry)
 
 
-def load_functions(sources: Iterable[p.FunctionSource]) -> list[UpdateFunction]:
-    """Return functions that travelled; see `load_function`."""
-    return [load_function(f.name, f.source, f.entry, f.digest) for f in sources]
+def load_functions(
+    sources: Iterable[p.FunctionSource | p.ShardOptimizer],
+) -> list[Updater]:
+    """Return functions that travelled; see `load_function`; an optimiser is as it is."""
+    return [
+        load_function(f.name, f.source, f.entry, f.digest)
+        if isinstance(f, p.FunctionSource)
+        else f
+        for f in sources
+    ]
 
 
-def open_shard(request: Opening) -> Shard | VectorShard:
+def open_shard(request: p.OpenShard) -> Shard:
     """Return the shard that a request names; raises what loading and opening do."""
-    if isinstance(request, p.OpenVectors):
-        return LocalVectors(request.size, Path(request.path))
     return LocalShard(Path(request.path), load_functions(request.functions))
 
 
 def serve(connection: socket.socket, make: MakeShard = open_shard) -> None:
     """Answer commands until the other side closes."""
-    held: Shard | VectorShard | None = None
+    held: Shard | None = None
     try:
         while (request := p.receive_request(connection)) is not None:
             response: p.Response = p.Answer(encode(None))
             try:
                 match held, request:
-                    case None, p.OpenShard() | p.OpenVectors():
+                    case None, p.OpenShard():
                         held = make(request)
                     case None, _:
                         raise TrustError("STO-T038", "a shard is opened first")
@@ -94,17 +98,18 @@ def serve(connection: socket.socket, make: MakeShard = open_shard) -> None:
             held.close()
 
 
-def _ask(held: Shard | VectorShard, request: p.Request) -> object:
-    """Return the answer of a shard; of cells no more than a frame holds."""
+def _ask(held: Shard, request: p.Request) -> object:
+    """Return the answer of a shard; of values no more than a frame holds."""
     command: p.Command[object] = request
-    if not isinstance(request, p.ReadCells):
-        return held.ask(command)
-    found, size = dict[str, p.Cell](), 0
-    for key, cell in held.ask(request).items():
-        size += len(encode(cell))
+    answer = held.ask(command)
+    if not isinstance(request, p.ReadCells | p.ReadTagged):
+        return answer
+    found, size = dict[str, object](), 0
+    for key, one in cast("dict[str, object]", answer).items():
+        size += len(encode(one))
         if found and size > p.BATCH_BYTES:
             break
-        found[key] = cell
+        found[key] = one
     return found
 
 

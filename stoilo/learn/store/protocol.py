@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
 from stoilo.core import frames
+from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, TrustError, UsageError
+from stoilo.learn.core.optimizers import KINDS, Optimizer
 from stoilo.learn.core.tensors import Array
 from stoilo.learn.store.values import Value, decode, encode
 
@@ -30,8 +32,10 @@ class Change(msgspec.Struct, frozen=True):
     """One change of a push: ``value = function(value, change)``."""
 
     key: str
-    function: str
+    function: str  # or an optimiser: then the change is a gradient
     change: Value
+    # Of an optimiser's rate: a schedule's, and what a late gradient is worth
+    factor: float = 1.0
 
 
 class Push(msgspec.Struct, frozen=True):
@@ -49,16 +53,68 @@ class Push(msgspec.Struct, frozen=True):
             raise UsageError("STO-T074", "a push changes a key twice")
 
 
+class Slot(msgspec.Struct, frozen=True):
+    """What an optimiser keeps of one value."""
+
+    name: str  # the optimiser's
+    # Its own state: arrays, and the table that names them
+    tensors: dict[str, Array] = {}
+    plain: dict[str, Any] = {}
+    run: str = ""  # whose pushes have an order now
+    turn: int = 0  # how many of them are applied
+    # By ``sequence/worker``: what came before its turn, and its factor
+    waiting: dict[str, tuple[Array, float]] = {}
+
+
 class Cell(msgspec.Struct, frozen=True):
     """A value and its history."""
 
     value: Value  # not to be changed in place
-    version: int = 0  # how many updates it has had
+    version: int = 0  # how many pushes are in, those that wait for their turn too
     # Per source, the last push that is in
     marks: dict[str, int] = {}
+    slot: Slot | None = None
 
 
-class FunctionSource(msgspec.Struct, frozen=True):
+class ShardOptimizer(msgspec.Struct, frozen=True, tag="optimizer"):
+    """An optimiser at the shards: its state never leaves them.
+
+    Steps of an optimiser depend on their order. Either `order` names the workers (data
+    parts): pushes then count by clock and, within one, in this order, whenever they come,
+    and each of the workers pushes each of its keys at each clock, from 0 on. Or the caller
+    declares that pushes may count as they come.
+    """
+
+    name: str  # how pushes call it
+    kind: str  # of `stoilo.learn.core.optimizers.KINDS`
+    options: dict[str, float | bool | list[float]] = {}  # of its class
+    order: list[str] = []
+    commutes: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what is no optimiser, or has no order."""
+        try:
+            self.make()
+        except (LookupError, TypeError) as error:
+            raise _no_optimizer(f"{self.kind[:40]!r}: {str(error)[:160]}") from None
+        if bool(self.order) == self.commutes or len(set(self.order)) < len(self.order):
+            raise _no_optimizer("either the order of workers or that pushes commute")
+
+    def make(self) -> Optimizer:
+        """Return a fresh optimiser."""
+        return KINDS[self.kind](**cast("dict[str, Any]", self.options))
+
+    @property
+    def digest(self) -> str:
+        """Of all that decides what it does."""
+        return content_digest(msgspec.json.encode(self, order="sorted"))
+
+
+def _no_optimizer(why: str) -> UsageError:
+    return UsageError("STO-T040", f"this is no optimiser for shards: {why}")
+
+
+class FunctionSource(msgspec.Struct, frozen=True, tag="function"):
     """An update function as it travels."""
 
     name: str
@@ -72,17 +128,10 @@ class Command(msgspec.Struct, Generic[T_co], frozen=True):
 
 
 class OpenShard(Command[None], frozen=True, tag="open"):
-    """Open the file of a shard of cells; the first command to a process."""
+    """Open the file of a shard; the first command to a process."""
 
     path: str
-    functions: list[FunctionSource]
-
-
-class OpenVectors(Command[None], frozen=True, tag="open_vectors"):
-    """Begin a shard of vectors with ranges of so many entries; likewise the first."""
-
-    path: str
-    size: int
+    functions: list[FunctionSource | ShardOptimizer]
 
 
 class ListKeys(Command[list[str]], frozen=True, tag="list"):
@@ -91,6 +140,27 @@ class ListKeys(Command[list[str]], frozen=True, tag="list"):
 
 class ReadCells(Command[dict[str, Cell]], frozen=True, tag="read"):
     """Give cells of one moment: between processes at least the first."""
+
+    keys: list[str]
+
+
+class Tagged(msgspec.Struct, frozen=True):
+    """One version of a value: immutable, known by its tag."""
+
+    # SHA-256 of its encoding: the same that names the value as a blob of a project
+    tag: str
+    size: int  # of the encoding, bytes
+    value: Value | None = None  # None: the reader has it, or it is at the project
+
+
+class ReadTagged(Command[dict[str, Tagged]], frozen=True, tag="tagged"):
+    """Give values of one moment that the reader has not: in parts as `ReadCells`."""
+
+    known: dict[str, str]  # by key, the tag of the version that the reader has; or ""
+
+
+class PublishCells(Command[dict[str, Tagged]], frozen=True, tag="publish"):
+    """Store the present versions at the project, as blobs that tasks may name."""
 
     keys: list[str]
 
@@ -122,6 +192,7 @@ class DropCells(Command[None], frozen=True, tag="drop"):
 class PutRange(Command[None], frozen=True, tag="put"):
     """Set a vector's range, or add to it what a volunteer sent."""
 
+    space: str
     name: str
     values: Array
     add: bool = False
@@ -130,33 +201,46 @@ class PutRange(Command[None], frozen=True, tag="put"):
 class GetRange(Command[Array], frozen=True, tag="get"):
     """Give a vector's range: for snapshots only."""
 
+    space: str
     name: str
 
 
 class Calculate(Command[float], frozen=True, tag="calculate"):
     """Calculate with vectors of these names; give a scalar, 0 where there is none.
 
-    ``zero t`` · ``assign t s``: t = factor·s · ``axpy t s``: t = t + factor·s · ``drop t`` ·
-    ``dot a b`` · ``largest a``: its largest absolute entry · ``total a``: the sum of its
-    absolute entries.
+    ``zero t s``: as many zeros as s has entries · ``assign t s``: t = factor·s ·
+    ``axpy t s``: t = t + factor·s · ``drop t`` · ``dot a b`` · ``largest a``: its largest
+    absolute entry · ``total a``: the sum of its absolute entries.
     """
 
+    space: str
     command: str
     words: list[str]
     factor: float = 1.0
 
 
+class ListVectors(Command[list[str]], frozen=True, tag="names"):
+    """Give the names of a space's vectors, sorted."""
+
+    space: str
+
+
 class SaveGeneration(Command[int], frozen=True, tag="save"):
-    """Write the vectors; give their generation."""
+    """Write the vectors; give their generation, 0 where a shard has no file."""
+
+    space: str
 
 
 class KeepGeneration(Command[None], frozen=True, tag="keep"):
     """Let the generation that was written last stay, however many come after it."""
 
+    space: str
+
 
 class LoadGeneration(Command[None], frozen=True, tag="load"):
-    """Go back to a generation; what came later is forgotten."""
+    """Begin a space: with a generation, or with nothing (0); what came later is forgotten."""
 
+    space: str
     number: int
 
 
@@ -176,9 +260,10 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
 
 Request = (
     OpenShard
-    | OpenVectors
     | ListKeys
     | ReadCells
+    | ReadTagged
+    | PublishCells
     | CreateCells
     | ApplyPush
     | AcceptCells
@@ -186,11 +271,22 @@ Request = (
     | PutRange
     | GetRange
     | Calculate
+    | ListVectors
     | SaveGeneration
     | KeepGeneration
     | LoadGeneration
 )
 Response = Answer | Refused
+# Of vectors in a space: they end with the stream that began it.
+OfSpace = (
+    PutRange
+    | GetRange
+    | Calculate
+    | ListVectors
+    | SaveGeneration
+    | KeepGeneration
+    | LoadGeneration
+)
 
 
 def send_frame(connection: socket.socket, record: msgspec.Struct) -> int:

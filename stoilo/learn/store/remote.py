@@ -1,38 +1,36 @@
-"""Shards that are elsewhere, as shards: cells and vectors behind a `Client`.
+"""A shard that is elsewhere, as a shard: what is behind a `Client`.
 
 Requests for cells may be repeated without harm (pushes carry marks), so one whose answer did
 not come is sent again to the next process: what was acknowledged is in the shard's file.
-Vectors are calculated with in memory; a shard of vectors whose process has died is lost, and
-the training goes on from its checkpoint.
+Vectors are calculated with in memory; those of a process that has died are lost, and the
+training goes on from its checkpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from stoilo.core.errors import TrustError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.client import PROGRAM, ChildProcess, Client, NetworkPeer
-from stoilo.learn.store.functions import UpdateFunction
 from stoilo.learn.store.place import ShardPlace
-from stoilo.learn.store.shards import Shard
+from stoilo.learn.store.shards import Shard, Updater
 from stoilo.learn.store.values import encode
-from stoilo.learn.store.vectors import VectorShard
 
 T = TypeVar("T")
 V = TypeVar("V")
 
 
 class RemoteShard(Shard):
-    """A shard of cells that may be killed."""
+    """A shard that may be killed."""
 
     def __init__(
         self,
         where: Path | ShardPlace,  # the shard's file, or where a machine serves one
         # Update functions besides the built-in ones
-        functions: Iterable[UpdateFunction] = (),
+        functions: Iterable[Updater] = (),
         *,
         lives: int = 5,  # how many processes (streams) one request may use up
         # How long a shard may take for one request before it is given up
@@ -44,7 +42,10 @@ class RemoteShard(Shard):
         program: Sequence[str] = PROGRAM,
     ) -> None:
         sources = [
-            p.FunctionSource(f.name, f.source, f.entry, f.digest) for f in functions
+            f
+            if isinstance(f, p.ShardOptimizer)
+            else p.FunctionSource(f.name, f.source, f.entry, f.digest)
+            for f in functions
         ]
         limits: dict[str, Any] = {
             "lives": lives,
@@ -71,7 +72,9 @@ class RemoteShard(Shard):
         asked: object = command
         match asked:
             case p.ReadCells(keys):
-                return cast("T", self._read(keys))
+                return cast("T", self._read(keys, p.ReadCells))
+            case p.ReadTagged(known):
+                return cast("T", self._read(known, lambda k: _still(known, k)))
             case p.CreateCells(values):
                 for part in _batches(values.items()):
                     self.process.ask(p.CreateCells(dict(part)))
@@ -90,15 +93,23 @@ class RemoteShard(Shard):
                 return cast("T", sum(done))
         return self.process.ask(command)
 
-    def _read(self, keys: Sequence[str]) -> dict[str, p.Cell]:
-        left, found = list(keys), dict[str, p.Cell]()
+    def _read(
+        self,
+        keys: Iterable[str],
+        ask: Callable[[list[str]], p.Command[dict[str, V]]],
+    ) -> dict[str, V]:
+        left, found = list(keys), dict[str, V]()
         while left:
-            cells = self.process.ask(p.ReadCells(left))
-            if not cells or [*cells] != left[: len(cells)]:
+            part = self.process.ask(ask(left))
+            if not part or [*part] != left[: len(part)]:
                 raise TrustError("STO-T038", "a shard gave other cells than asked for")
-            found |= cells
-            left = left[len(cells) :]
+            found |= part
+            left = left[len(part) :]
         return found
+
+
+def _still(known: Mapping[str, str], keys: list[str]) -> p.ReadTagged:
+    return p.ReadTagged({key: known[key] for key in keys})
 
 
 def _batches(items: Iterable[tuple[str, V]]) -> Iterator[list[tuple[str, V]]]:
@@ -114,44 +125,3 @@ def _batches(items: Iterable[tuple[str, V]]) -> Iterator[list[tuple[str, V]]]:
         size += weight
     if batch:
         yield batch
-
-
-class RemoteVectors(VectorShard):
-    """A shard of vectors in its own process, or on another machine.
-
-    What goes to and fro is names and scalars, but for ranges that are dealt out and
-    gathered: volunteers' answers, and the point of a pass. Saving moves no vector: the
-    shard writes its own files, and the trainer's checkpoint holds the generation.
-    """
-
-    def __init__(
-        self,
-        size: int,  # entries of its range
-        where: Path | tuple[ShardPlace, str],  # folder of its files; or a name there
-        *,
-        # A process that does not answer for so long is given up
-        limit_s: float = 600.0,
-        # How long the process of a killed trainer may take to end
-        takeover_s: float = 60.0,
-    ) -> None:
-        self.size = size
-        # One life: a second process would have none of the vectors.
-        limits: dict[str, Any] = {
-            "lives": 1,
-            "limit_s": limit_s,
-            "takeover_s": takeover_s,
-        }
-        if isinstance(where, Path):
-            opening = p.OpenVectors(str(where.absolute()), size)
-            self.process: Client = ChildProcess(opening, **limits)
-        else:
-            place, name = where
-            self.process = NetworkPeer(p.OpenVectors(name, size), place, **limits)
-
-    def ask(self, command: p.Command[T]) -> T:
-        """Ask the process; see `VectorShard.ask`."""
-        return self.process.ask(command)
-
-    def close(self) -> None:
-        """End the stream, and a process that was started for it."""
-        self.process.close()

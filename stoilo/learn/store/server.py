@@ -12,13 +12,16 @@ from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
+from stoilo.client.capture.arguments import StoredValue
 from stoilo.core.errors import UsageError
-from stoilo.learn.store.functions import UpdateFunction, built_in
+from stoilo.learn.store import protocol as p
+from stoilo.learn.store.functions import built_in
 from stoilo.learn.store.place import ShardPlace
 from stoilo.learn.store.protocol import Cell, Push
 from stoilo.learn.store.remote import RemoteShard
-from stoilo.learn.store.shards import LocalShard, Shard
+from stoilo.learn.store.shards import LocalShard, Shard, Updater
 from stoilo.learn.store.values import Value
+from stoilo.learn.store.vectors import Vectors
 
 POINTS = 128  # points of each shard: with 100 and more, loads differ by about a tenth
 
@@ -101,7 +104,7 @@ def _give(
 
 
 T = TypeVar("T")
-MakeShard = Callable[[Path, tuple[UpdateFunction, ...]], Shard]
+MakeShard = Callable[[Path, tuple[Updater, ...]], Shard]
 
 
 class ParameterServer:
@@ -115,8 +118,8 @@ class ParameterServer:
     def __init__(
         self,
         shards: Mapping[str, Shard],  # each of them knows `functions`
-        # Update functions besides the built-in ones
-        functions: Iterable[UpdateFunction] = (),
+        # Update functions and optimisers besides the built-in ones
+        functions: Iterable[Updater] = (),
         *,
         # Further shards, to be emptied into these
         leaving: Mapping[str, Shard] | None = None,
@@ -127,7 +130,10 @@ class ParameterServer:
             UsageError: ``STO-T040`` without shards.
         """
         self._shards = dict(shards)
-        self.functions = {**built_in(), **{f.name: f for f in functions}}
+        self.functions: dict[str, Updater] = {
+            **built_in(),
+            **{f.name: f for f in functions},
+        }
         self.ring = Ring(tuple(self._shards))
         self._pool = ThreadPoolExecutor(len(self._shards), thread_name_prefix="shard")
         settle(self._shards, leaving or {}, self.ring)
@@ -137,8 +143,8 @@ class ParameterServer:
         cls,
         folder: Path,  # of the shards' files
         count: int,  # how many shards
-        # Update functions besides the built-in ones
-        functions: Iterable[UpdateFunction] = (),
+        # Update functions and optimisers besides the built-in ones
+        functions: Iterable[Updater] = (),
         *,
         # Each shard in a process of its own, started again when it dies; otherwise in
         # this one
@@ -174,8 +180,8 @@ class ParameterServer:
     def connect(
         cls,
         places: Sequence[ShardPlace],  # the shards on the network, always in this order
-        # Update functions besides the built-in ones
-        functions: Iterable[UpdateFunction] = (),
+        # Update functions and optimisers besides the built-in ones
+        functions: Iterable[Updater] = (),
         *,
         # How long to wait for a shard that is being started again, each of five times
         patience_s: float = 60.0,
@@ -210,6 +216,10 @@ class ParameterServer:
         """The shards by name."""
         return dict(self._shards)
 
+    def vectors(self, size: int, space: str) -> Vectors:
+        """Begin vectors of `size` entries, in ranges over all shards; see `Vectors`."""
+        return Vectors(size, tuple(self._shards.values()), space)
+
     def list_keys(self) -> tuple[str, ...]:
         """Return all keys, sorted."""
         found = self._each([shard.list_keys for shard in self._shards.values()])
@@ -228,10 +238,30 @@ class ParameterServer:
         wanted = tuple(keys)
         groups = self.ring.group(dict.fromkeys(wanted))
         calls = [partial(self._shards[n].read, part) for n, part in groups.items()]
-        found: dict[str, Cell] = {}
-        for cells in self._each(calls):
-            found |= cells
-        return {key: found[key] for key in wanted}
+        return _in_order(self._each(calls), wanted)
+
+    def read_tagged(self, known: Mapping[str, str]) -> dict[str, p.Tagged]:
+        """Return versions by their tags; without the value where `known` has the tag."""
+        calls = []
+        for name, keys in self.ring.group(known).items():
+            part = {key: known[key] for key in keys}
+            calls.append(partial(self._shards[name].read_tagged, part))
+        return _in_order(self._each(calls), known)
+
+    def publish(self, keys: Iterable[str]) -> dict[str, StoredValue]:
+        """Let the shards store the present versions at their project; return the handles.
+
+        A task may name a handle of an own connection of the same account in the value's
+        place: the bytes went from the shard to the project, not through this process.
+
+        Raises:
+            UsageError: ``STO-C045``, a shard has no project.
+        """
+        wanted = tuple(dict.fromkeys(keys))
+        groups = self.ring.group(wanted)
+        calls = [partial(self._shards[n].publish, part) for n, part in groups.items()]
+        found = _in_order(self._each(calls), wanted)
+        return {key: StoredValue(one.tag, one.size) for key, one in found.items()}
 
     def push(self, push: Push) -> int:
         """Apply a push, once however often it comes; return how many cells changed.
@@ -262,3 +292,8 @@ class ParameterServer:
             raise UsageError(
                 "STO-T012", "the parameter server has forgotten the pushes of this run"
             )
+
+
+def _in_order(parts: Iterable[Mapping[str, T]], keys: Iterable[str]) -> dict[str, T]:
+    found = {key: one for part in parts for key, one in part.items()}
+    return {key: found[key] for key in keys}

@@ -1,10 +1,11 @@
-"""One shard of cells: values by name in memory, and each acknowledged update in a file.
+"""One shard: values by name in memory, and each acknowledged update in a file.
 
 What a file promises: when a push is applied, its changes outlast the process (SQLite, WAL,
 flushed at every commit), and a push that comes again, before or after a crash, changes
 nothing. Value and mark are written in one transaction, so a process that is killed at any
 moment leaves both or neither. A cell carries its own marks: it may move to another shard and
-takes along what it has seen.
+takes along what it has seen. Vectors of a batch optimiser lie beside the cells (`vectors`): in
+the file only when they are saved.
 """
 
 from __future__ import annotations
@@ -17,14 +18,23 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar, cast
 
+import msgspec
+
 from stoilo.audit.log.sqlite import connect, damaged, transaction
+from stoilo.client.capture.arguments import StoredValue
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.learn.core.checkpoint import lock_file
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store import values
-from stoilo.learn.store.functions import UpdateFunction, built_in, check_value
+from stoilo.learn.store.functions import (
+    UpdateFunction,
+    advance,
+    built_in,
+    check_value,
+)
 from stoilo.learn.store.protocol import Cell, Change, Push
 from stoilo.learn.store.values import Value
+from stoilo.learn.store.vectors import SCHEMA, Spaces
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS cell (key TEXT PRIMARY KEY, body BLOB NOT NULL) STRICT;
@@ -34,10 +44,14 @@ CREATE TABLE IF NOT EXISTS function (
 """
 RUNS = 4  # of how many runs, those that pushed last, a cell remembers the pushes
 T = TypeVar("T")
+Updater = UpdateFunction | p.ShardOptimizer  # what a push may name
 
 
 class Shard(ABC):
-    """Cells by key, wherever they are; every call may be repeated without harm."""
+    """Cells by key and vectors by space, wherever they are.
+
+    Every call on cells may be repeated without harm.
+    """
 
     @abstractmethod
     def ask(self, command: p.Command[T]) -> T:
@@ -63,6 +77,14 @@ class Shard(ABC):
         """Return cells."""
         return self.ask(p.ReadCells(list(dict.fromkeys(keys))))
 
+    def read_tagged(self, known: Mapping[str, str]) -> dict[str, p.Tagged]:
+        """Return versions by their tags; without the value where `known` has the tag."""
+        return self.ask(p.ReadTagged(dict(known)))
+
+    def publish(self, keys: Iterable[str]) -> dict[str, p.Tagged]:
+        """Store the present versions at the shard's project; return their tags."""
+        return self.ask(p.PublishCells(list(dict.fromkeys(keys))))
+
     def create(self, given: Mapping[str, Value]) -> None:
         """Make the cells that are not there yet."""
         self.ask(p.CreateCells(dict(given)))
@@ -86,7 +108,7 @@ class LocalShard(Shard):
     def __init__(
         self,
         path: Path | None = None,
-        functions: Iterable[UpdateFunction] = (),
+        functions: Iterable[Updater] = (),
         *,
         is_shared: bool = False,  # clients bring their functions later: `admit`
     ) -> None:
@@ -98,15 +120,21 @@ class LocalShard(Shard):
                 memory and write over each other's.
             TrustError: ``STO-L049``, it is damaged.
         """
-        self._functions = {**built_in(), **{f.name: f for f in functions}}
+        self._functions: dict[str, Updater] = {
+            **built_in(),
+            **{f.name: f for f in functions},
+        }
         self._lock = threading.Lock()
         self._cells: dict[str, Cell] = {}
+        # What was asked for: hashed once a version
+        self._tags: dict[str, tuple[Cell, StoredValue]] = {}
+        self._spaces = Spaces()
         self._file: sqlite3.Connection | None = None
         self._held = -1
         if path is not None:
             self._open(path, is_shared=is_shared)
 
-    def admit(self, functions: Iterable[UpdateFunction]) -> None:
+    def admit(self, functions: Iterable[Updater]) -> None:
         """Let pushes name these, too; raises ``STO-T012`` for another one of a name."""
         with self._lock:
             fresh = {f.name: f for f in functions}
@@ -128,17 +156,26 @@ class LocalShard(Shard):
                 os.close(self._held)
                 self._held = -1
 
+    def leave(self, space: str) -> None:
+        """Forget a space of vectors; what was saved of it stays in the file."""
+        with self._lock:
+            self._spaces.leave(space)
+
     def ask(self, command: p.Command[T]) -> T:
         """Do a command; see `Shard.ask`."""
         with self._lock:
             return cast("T", self._do(command))
 
     def _do(self, command: object) -> object:
+        if isinstance(command, p.OfSpace):
+            return self._spaces.do(command)
         match command:
             case p.ListKeys():
                 return sorted(self._cells)
             case p.ReadCells(keys):
                 return {key: self._cell(key) for key in keys}
+            case p.ReadTagged(known):
+                return {key: self._read_tagged(key, tag) for key, tag in known.items()}
             case p.CreateCells(given):
                 # Those that are there keep what they have: two trainings may begin at once.
                 fresh = sorted(given.keys() - self._cells.keys())
@@ -150,7 +187,7 @@ class LocalShard(Shard):
             case p.DropCells(keys):
                 self._drop(keys)
             case _:
-                raise TrustError("STO-T038", "a shard of cells does no such thing")
+                raise TrustError("STO-T038", "a shard does no such thing")
         return None
 
     def _apply(self, push: Push) -> int:
@@ -171,12 +208,21 @@ class LocalShard(Shard):
                 self._file.executemany("DELETE FROM cell WHERE key = ?", rows)
         for key in gone:
             del self._cells[key]
+            self._tags.pop(key, None)
 
     def _cell(self, key: str) -> Cell:
         cell = self._cells.get(key)
         if cell is None:
             raise UsageError("STO-T074", f"the server keeps no {key[:60]!r}")
         return cell
+
+    def _read_tagged(self, key: str, known: str) -> p.Tagged:
+        cell = self._cell(key)
+        held = self._tags.get(key)
+        if held is None or held[0] is not cell:
+            held = self._tags[key] = (cell, StoredValue.of(cell.value)[0])
+        tag, size = held[1].digest, held[1].size
+        return p.Tagged(tag, size, None if tag == known else cell.value)
 
     def _next(self, cell: Cell, change: Change, push: Push) -> Cell:
         function = self._functions.get(change.function)
@@ -185,10 +231,14 @@ class LocalShard(Shard):
                 "STO-T074", f"no update function is called {change.function[:40]!r}"
             )
         values.check_kind(change.change)
-        after = _call(function, cell.value, change)
-        value = check_value(function.name, cell.value, after)
+        if isinstance(function, p.ShardOptimizer):
+            after = advance(function, cell, change, push)
+        else:
+            found = _call(function, cell.value, change)
+            value = check_value(function.name, cell.value, found)
+            after = msgspec.structs.replace(cell, value=value)
         marks = note_push(cell.marks, push.source, push.sequence)
-        return Cell(value, cell.version + 1, marks)
+        return msgspec.structs.replace(after, version=cell.version + 1, marks=marks)
 
     def _store(self, changed: Mapping[str, Cell]) -> None:
         # Encoded also without a file: what is too large is refused everywhere.
@@ -206,14 +256,14 @@ class LocalShard(Shard):
         self._held = lock_file(path.with_suffix(".lock"))
         try:
             with damaged("parameter shard"):
-                self._file = connect(path)
+                self._file = self._spaces.file = connect(path)
                 self._load(self._file, is_shared=is_shared)
         except BaseException:
             self.close()
             raise
 
     def _load(self, file: sqlite3.Connection, *, is_shared: bool) -> None:
-        file.executescript(_SCHEMA)
+        file.executescript(_SCHEMA + SCHEMA)
         for name, digest in _digests(file).items():
             if name in self._functions or not is_shared:
                 _check_same(name, self._functions.get(name), digest)
@@ -226,9 +276,7 @@ def _digests(file: sqlite3.Connection) -> dict[str, str]:
     return dict(file.execute("SELECT name, digest FROM function"))
 
 
-def _note_functions(
-    file: sqlite3.Connection, functions: Iterable[UpdateFunction]
-) -> None:
+def _note_functions(file: sqlite3.Connection, functions: Iterable[Updater]) -> None:
     with damaged("parameter shard"), transaction(file):
         file.executemany(
             "INSERT OR IGNORE INTO function VALUES (?, ?)",
@@ -236,7 +284,7 @@ def _note_functions(
         )
 
 
-def _check_same(name: str, known: UpdateFunction | None, digest: str) -> None:
+def _check_same(name: str, known: Updater | None, digest: str) -> None:
     if known is None or known.digest != digest:
         raise UsageError(
             "STO-T012",

@@ -1,292 +1,299 @@
-"""Vectors that lie in shards: commands go out, scalars come back, no vector travels.
+"""Vectors that a batch optimiser calculates with in a shard: in memory, saved by generation.
 
-This is DistBelief's way to run a batch optimiser: the coordinator names vectors and issues
-dot products, sums and scalings; each shard does them on its range, in double precision.
+This is DistBelief's way: the coordinator names vectors and issues dot products, sums and
+scalings; each shard does them on its range, in double precision. The vectors of a training
+are a *space*. Saving writes those that have changed, each once, under its digest; a
+generation is the list of what a space held. A space that nobody saved ends with its process.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TypeVar, cast
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stoilo.audit.log.sqlite import damaged, transaction
+from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.learn.core.checkpoint import Checkpoint
-from stoilo.learn.core.states import (
-    State,
-    join_states,
-    parse,
-    render,
-    select,
-    unfit,
-)
+from stoilo.learn.core.states import State, parse, render, unfit
 from stoilo.learn.core.tensors import Array
 from stoilo.learn.store import protocol as p
+from stoilo.learn.store import values
 
 Floats = NDArray[np.float64]
 # Generations that stay: a trainer may be killed between a shard's saving and its own.
 KEPT = 4
 T = TypeVar("T")
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS blob (digest TEXT PRIMARY KEY, body BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS vector (
+    space TEXT, generation INTEGER, name TEXT, digest TEXT,
+    PRIMARY KEY (space, generation, name)
+) STRICT;
+"""
 
 
-class VectorShard(ABC):
-    """A range of every vector, by name; each command acts on this range alone."""
+@dataclass(slots=True)
+class _Space:
+    """A training's vectors; an array is never changed in place."""
 
-    size: int  # how many entries the range has
-
-    @abstractmethod
-    def ask(self, command: p.Command[T]) -> T:
-        """Return the answer to a command; raises ``STO-T038`` for what makes no sense."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End it."""
-
-    def put(self, name: str, values: Floats, *, add: bool = False) -> None:
-        """Set a vector's range, or add to it what a volunteer sent."""
-        self.ask(p.PutRange(name, np.asarray(values, np.float64), add))
-
-    def get(self, name: str) -> Floats:
-        """Return a vector's range: for snapshots only."""
-        found = self.ask(p.GetRange(name))
-        if found.shape != (self.size,):
-            raise TrustError("STO-T038", f"a shard gave {found.size} entries of {name}")
-        return found
-
-    def do(self, command: str, words: list[str], factor: float = 1.0) -> float:
-        """Calculate; see `Calculate`."""
-        return self.ask(p.Calculate(command, words, factor))
-
-    def save(self) -> State:
-        """Return what `load` needs: the ranges, or the generation of the shard's files."""
-        return State({}, {"generation": self.ask(p.SaveGeneration())})
-
-    def keep(self) -> None:
-        """Let the generation that was saved last stay, however many come after it."""
-        self.ask(p.KeepGeneration())
-
-    def load(self, state: State) -> None:
-        """Go on from a saved state; what came later is forgotten."""
-        generation = parse(state, dict[str, int]).get("generation", 0)
-        self.ask(p.LoadGeneration(generation))
+    held: dict[str, Floats]
+    digests: dict[str, str]  # of those that are in the file as they are
+    last: int  # generation that was written last
+    named: int  # the one that the trainer's checkpoint is known to name
 
 
-class LocalVectors(VectorShard):
-    """A shard in this process.
+class Spaces:
+    """All spaces of a shard; whoever calls holds the shard's lock."""
 
-    Args:
-        size: entries of its range.
-        folder: of the checkpoint that holds its generations; None: `save` returns all.
-    """
+    def __init__(self) -> None:
+        self.file: sqlite3.Connection | None = None  # the shard's, when it has one
+        self._spaces: dict[str, _Space] = {}
 
-    def __init__(self, size: int, folder: Path | None = None) -> None:
-        self.size = size
-        self._held: dict[str, Floats] = {}
-        self._folder = folder
-        self._checkpoint: Checkpoint | None = None
-        # The last ones, and the one that the trainer's checkpoint is known to name
-        self._generations: dict[int, dict[str, Floats]] = {}
-        self._last = self._named = 0
+    def leave(self, space: str) -> None:
+        """Forget a space's vectors; what was saved stays."""
+        self._spaces.pop(space, None)
 
-    def ask(self, command: p.Command[T]) -> T:
-        """Do a command; see `VectorShard.ask`."""
+    def do(self, command: p.OfSpace) -> object:
+        """Return a command's answer; raises ``STO-T038`` for what makes no sense."""
         try:
-            return cast("T", self._do(command))
+            if isinstance(command, p.LoadGeneration):
+                self._spaces[command.space] = self._read(command.space, command.number)
+                return None
+            return self._do(self._spaces[command.space], command)
         except (LookupError, ValueError, TypeError) as error:
             why = f"{type(error).__name__}: {error}"[:200]
-            raise TrustError("STO-T038", f"a shard of vectors: {why}") from None
+            raise TrustError("STO-T038", f"a shard's vectors: {why}") from None
 
-    def _do(self, command: object) -> object:
+    def _do(self, space: _Space, command: p.OfSpace) -> object:
         match command:
-            case p.PutRange(name, values, add):
-                if np.shape(values) != (self.size,):
-                    raise ValueError(f"{np.shape(values)} entries, not {self.size}")
-                fresh = np.array(values, dtype=np.float64)
-                self._held[name] = self._held[name] + fresh if add else fresh
-            case p.GetRange(name):
-                return self._held[name]
-            case p.Calculate(what, words, factor):
-                return self._calculate(what, words, factor)
-            case p.SaveGeneration():
-                return self._write()
+            case p.PutRange(_, name, given, add):
+                fresh = np.array(given, dtype=np.float64)
+                if add:
+                    fresh = _alike(space.held[name], fresh) + fresh
+                _set(space, name, fresh)
+            case p.GetRange(_, name):
+                return space.held[name]
+            case p.Calculate(_, what, words, factor):
+                return _calculate(space, what, words, factor)
+            case p.ListVectors():
+                return sorted(space.held)
+            case p.SaveGeneration(name):
+                return self._write(name, space)
             case p.KeepGeneration():
-                self._named = self._last
-            case p.LoadGeneration(number):
-                self._read(number)
-            case _:
-                raise TypeError("it does no such thing")
+                space.named = space.last
         return None
 
-    def _calculate(self, command: str, words: list[str], factor: float) -> float:
-        held = self._held
-        match command, words:
-            case "zero", [target]:
-                held[target] = np.zeros(self.size)
-            case "assign", [target, source]:
-                held[target] = factor * held[source]
-            case "axpy", [target, source]:
-                # Never in place: what was saved must stay as it is.
-                held[target] = held[target] + factor * held[source]
-            case "drop", [target]:
-                held.pop(target, None)
-            case "dot", [one, other]:
-                return float(np.dot(held[one], held[other]))
-            case "largest", [name]:
-                return float(np.max(np.abs(held[name]), initial=0.0))
-            case "total", [name]:
-                return float(np.sum(np.abs(held[name])))
-            case _:
-                raise ValueError(f"no command {command[:20]!r} of {len(words)} words")
-        return 0.0
-
-    def save(self) -> State:
-        """Return all ranges, or with a folder their generation."""
-        return render(self._held) if self._folder is None else super().save()
-
-    def load(self, state: State) -> None:
-        """Take saved ranges; others are forgotten."""
-        if self._folder is None:
-            self._take(parse(state, dict[str, Array]))
-        else:
-            super().load(state)
-
-    def _take(self, found: dict[str, Array]) -> None:
-        for name, values in found.items():
-            if values.shape != (self.size,):
-                raise unfit(f"vector {name} has another length")
-        self._held = dict(found)
-
-    def _write(self) -> int:
-        """Write a generation: of its vectors, those that no other one has."""
-        checkpoint = self._open()
-        number = self._last + 1
-        generations = {
-            n: held
-            for n, held in self._generations.items()
-            if n > number - KEPT or n == self._named
-        } | {number: dict(self._held)}
-        checkpoint.write(render(generations))
-        self._generations, self._last = generations, number
+    def _write(self, name: str, space: _Space) -> int:
+        """Write a generation: of its vectors, those that the file has not."""
+        if self.file is None:
+            return 0
+        number, blobs = space.last + 1, list[tuple[str, bytes]]()
+        for vector in space.held.keys() - space.digests.keys():
+            body = values.encode(space.held[vector])
+            space.digests[vector] = content_digest(body)
+            blobs.append((space.digests[vector], body))
+        rows = [(name, number, *item) for item in sorted(space.digests.items())]
+        with damaged("parameter shard"), transaction(self.file):
+            self.file.executemany("INSERT OR IGNORE INTO blob VALUES (?, ?)", blobs)
+            self.file.executemany("INSERT INTO vector VALUES (?, ?, ?, ?)", rows)
+            old = "space = ? AND generation <= ? AND generation <> ?"
+            self.file.execute(
+                f"DELETE FROM vector WHERE {old}",  # noqa: S608 - a text of ours
+                (name, number - KEPT, space.named),
+            )
+            self.file.execute(
+                "DELETE FROM blob WHERE digest NOT IN (SELECT digest FROM vector)"
+            )
+        space.last = number
         return number
 
-    def _read(self, number: int) -> None:
-        self._open()
-        if number not in self._generations:
+    def _read(self, name: str, number: int) -> _Space:
+        if self.file is None:
+            rows = []
+        else:
+            with damaged("parameter shard"):
+                rows = self.file.execute(
+                    "SELECT generation, name, vector.digest, body FROM vector"
+                    " LEFT JOIN blob ON blob.digest = vector.digest"
+                    " WHERE space = ? AND generation = ?",
+                    (name, number),
+                ).fetchall()
+        if number and not rows:
             raise unfit(f"generation {number} of a shard's vectors is not there")
-        self._take(self._generations[number])
-        self._named = number
+        held = {vector: _checked(digest, body) for _, vector, digest, body in rows}
+        digests = {vector: digest for _, vector, digest, _ in rows}
+        return _Space(held, digests, self._find_last(name), number)
 
-    def _open(self) -> Checkpoint:
-        """Open the files at their first use: a method that only estimates has none."""
-        if self._checkpoint is None:
-            if self._folder is None:
-                raise ValueError("a shard in memory has no generations")
-            checkpoint = Checkpoint(self._folder)
-            saved = checkpoint.open()
-            if saved is not None:
-                self._generations = parse(saved, dict[int, dict[str, Array]])
-                self._last = max(self._generations)
-            self._checkpoint = checkpoint
-        return self._checkpoint
+    def _find_last(self, name: str) -> int:
+        if self.file is None:
+            return 0
+        last = "SELECT max(generation) FROM vector WHERE space = ?"
+        with damaged("parameter shard"):
+            return self.file.execute(last, (name,)).fetchone()[0] or 0
 
-    def close(self) -> None:
-        """Let the files go."""
-        if self._checkpoint is not None:
-            self._checkpoint.close()
-        self._checkpoint = None
+
+def _checked(digest: str, body: bytes | None) -> Floats:
+    if body is None or content_digest(body) != digest:
+        raise TrustError("STO-T011", "a shard's vector is damaged")
+    return np.asarray(values.decode(body, Array), np.float64)
+
+
+def _set(space: _Space, name: str, fresh: Floats) -> None:
+    space.held[name] = fresh
+    space.digests.pop(name, None)
+
+
+def _alike(one: Floats, other: Floats) -> Floats:
+    """Return `one`; numpy would spread vectors of different lengths."""
+    if one.shape != other.shape:
+        raise ValueError(f"{one.shape} entries and {other.shape}")
+    return one
+
+
+def _calculate(space: _Space, command: str, words: list[str], factor: float) -> float:
+    held = space.held
+    match command, words:
+        case "zero", [target, source]:
+            _set(space, target, np.zeros_like(held[source]))
+        case "assign", [target, source]:
+            _set(space, target, factor * held[source])
+        case "axpy", [target, source]:
+            moved = _alike(held[target], held[source]) + factor * held[source]
+            _set(space, target, moved)
+        case "drop", [target]:
+            held.pop(target, None)
+            space.digests.pop(target, None)
+        case "dot", [one, other]:
+            return float(np.dot(_alike(held[one], held[other]), held[other]))
+        case "largest", [name]:
+            return float(np.max(np.abs(held[name]), initial=0.0))
+        case "total", [name]:
+            return float(np.sum(np.abs(held[name])))
+        case _:
+            raise ValueError(f"no command {command[:20]!r} of {len(words)} words")
+    return 0.0
+
+
+class Asked(Protocol):
+    """Whoever answers a shard's commands."""
+
+    def ask(self, command: p.Command[T]) -> T:
+        """Return the answer."""
 
 
 class Vectors:
-    """All shards as one; what a coordinator may call returns scalars only.
+    """Vectors that lie in all shards as one: commands go out, scalars come back.
 
-    Attributes:
-        shards: their ranges, in order, make up a vector.
+    What a coordinator may call moves no vector; `put` and `gather` do.
     """
 
     def __init__(
         self,
-        size: int,
-        count: int,
-        open_shard: Callable[[int, int], VectorShard] | None = None,
+        size: int,  # entries of each vector
+        shards: Sequence[Asked],  # their ranges, in this order, make up a vector
+        space: str = "vectors",  # what the shards call them together
     ) -> None:
-        """Open `count` shards; `open_shard` is told a shard's number and its size."""
-        if count < 1:
+        """Begin the space, empty."""
+        if not shards:
             raise UsageError("STO-T040", "vectors need at least one shard")
+        self.shards, self._space = tuple(shards), space
+        count = len(shards)
         self._edges = [size * number // count for number in range(count + 1)]
-        make = open_shard or (lambda _, size: LocalVectors(size))
-        sizes = [end - start for start, end in itertools.pairwise(self._edges)]
-        self.shards = [make(number, size) for number, size in enumerate(sizes)]
+        self._begin([0] * count)
+
+    def _begin(self, generations: Sequence[int]) -> None:
+        for shard, number in zip(self.shards, generations, strict=True):
+            shard.ask(p.LoadGeneration(self._space, number))
 
     def dot(self, one: str, other: str) -> float:
         """Return a scalar product: the sum of what the shards give."""
-        return math.fsum(self._do("dot", [one, other]))
+        return math.fsum(self._do("dot", one, other))
 
     def largest(self, name: str) -> float:
         """Return the largest absolute entry."""
-        return max(self._do("largest", [name]))
+        return max(self._do("largest", name))
 
     def total(self, name: str) -> float:
         """Return the sum of absolute entries."""
-        return math.fsum(self._do("total", [name]))
+        return math.fsum(self._do("total", name))
 
-    def zero(self, name: str) -> None:
-        """Set a vector to zeros."""
-        self._do("zero", [name])
+    def zero(self, name: str, like: str) -> None:
+        """Set a vector to as many zeros as another one has entries."""
+        self._do("zero", name, like)
 
     def assign(self, target: str, factor: float, source: str) -> None:
         """``target = factor * source``."""
-        self._do("assign", [target, source], factor)
+        self._do("assign", target, source, factor=factor)
 
     def axpy(self, target: str, factor: float, source: str) -> None:
         """``target = target + factor * source``."""
-        self._do("axpy", [target, source], factor)
+        self._do("axpy", target, source, factor=factor)
 
     def drop(self, names: Iterable[str]) -> None:
         """Forget vectors."""
         for name in names:
-            self._do("drop", [name])
+            self._do("drop", name)
 
-    def _do(self, command: str, words: list[str], factor: float = 1.0) -> list[float]:
-        return [shard.do(command, words, factor) for shard in self.shards]
+    def _do(self, command: str, *words: str, factor: float = 1.0) -> list[float]:
+        asked = p.Calculate(self._space, command, list(words), factor)
+        return [shard.ask(asked) for shard in self.shards]
 
-    def put(self, name: str, values: Floats, *, add: bool = False) -> None:
+    def put(self, name: str, whole: Array, *, add: bool = False) -> None:
         """Deal a whole vector out, to be set or to be added."""
-        parts = np.split(values, self._edges[1:-1])
+        parts = np.split(np.asarray(whole, np.float64), self._edges[1:-1])
         for shard, part in zip(self.shards, parts, strict=True):
-            shard.put(name, part, add=add)
+            shard.ask(p.PutRange(self._space, name, part, add))
 
-    def gather(self, name: str) -> Floats:
+    def gather(self, name: str) -> Array:
         """Return a whole vector: for a snapshot or a checkpoint."""
-        return np.concatenate([shard.get(name) for shard in self.shards])
+        parts = [shard.ask(p.GetRange(self._space, name)) for shard in self.shards]
+        if [len(part) for part in parts] != [
+            end - start for start, end in itertools.pairwise(self._edges)
+        ]:
+            raise TrustError("STO-T038", f"shards gave other ranges of {name[:40]!r}")
+        return np.concatenate(parts)
 
     def save(self) -> State:
-        """Return the states of all shards."""
-        states = {f"shard{n}": shard.save() for n, shard in enumerate(self.shards)}
-        return join_states(**states)
+        """Return the generations of the shards' files; without files, all vectors."""
+        numbers = [shard.ask(p.SaveGeneration(self._space)) for shard in self.shards]
+        if all(numbers):
+            return State({}, {"shards": len(numbers), "generations": list(numbers)})
+        names = self.shards[0].ask(p.ListVectors(self._space))
+        held = {name: self.gather(name) for name in names}
+        return render({"shards": len(numbers), "held": held})
 
     def keep(self) -> None:
         """Let all shards keep what they saved last: the checkpoint names it."""
         for shard in self.shards:
-            shard.keep()
+            shard.ask(p.KeepGeneration(self._space))
 
     def load(self, state: State) -> None:
-        """Go on from the saved states of as many shards.
+        """Go on from the saved state of as many shards; what came later is forgotten.
 
         Raises:
             UsageError: ``STO-T012`` when they were others.
         """
-        if len(state.plain) != len(self.shards):
+        saved = parse(state, _Saved)
+        if saved.shards != len(self.shards):
             raise unfit("its vectors lie in another number of shards")
-        for number, shard in enumerate(self.shards):
-            shard.load(select(state, f"shard{number}"))
+        self._begin(saved.generations or [0] * saved.shards)
+        for name, whole in saved.held.items():
+            if whole.shape != (self._edges[-1],):
+                raise unfit(f"vector {name} has another length")
+            self.put(name, whole)
 
-    def close(self) -> None:
-        """End all shards."""
-        for shard in self.shards:
-            shard.close()
+
+class _Saved(msgspec.Struct):
+    """What `Vectors` saves: one of the two."""
+
+    shards: int
+    generations: list[int] = []
+    held: dict[str, Array] = {}

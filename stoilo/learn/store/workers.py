@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from stoilo.core.errors import UsageError, WaitError
 from stoilo.learn.store.clock import SharedClock, VectorClock
-from stoilo.learn.store.protocol import Change, Push
+from stoilo.learn.store.protocol import Change, Push, ShardOptimizer, Tagged
 from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.values import Value
 
@@ -191,6 +191,11 @@ class CachedReader(Generic[V]):
             if copy is not None:
                 self.cached[key] = Cached(change(copy.value), copy.at)
 
+    def forget(self, keys: Iterable[str]) -> None:
+        """Drop copies: they are fetched anew."""
+        for key in keys:
+            self.cached.pop(key, None)
+
     def _is_kept(self, key: str) -> bool:
         copy = self.cached.get(key)
         return copy is not None and self._is_fresh(key, copy)
@@ -226,6 +231,7 @@ class Worker:
         self._server, self._service = server, clock
         self._source = f"{run}/{name}"
         self._reader = CachedReader[Value](name, clock.clock, self._fetch, period)
+        self._seen: dict[str, Tagged] = {}  # as fetched last: what is not new stays
         self._iteration = 0
         self._pushes = 0
 
@@ -268,9 +274,12 @@ class Worker:
         self._pushes += 1
         entries = [Change(key, function, change) for key, change in changes.items()]
         self._server.push(Push(self._source, sequence, entries))
-        apply = self._server.functions[function].apply
+        found = self._server.functions[function]
+        if isinstance(found, ShardOptimizer):  # its state is at the shards only
+            self._reader.forget(changes)
+            return
         self._reader.note_own(
-            {key: partial(_own, apply, change) for key, change in changes.items()}
+            {key: partial(_own, found.apply, change) for key, change in changes.items()}
         )
 
     def sync(self) -> None:
@@ -278,7 +287,13 @@ class Worker:
         self._service.sync(self.name)
 
     def _fetch(self, keys: Iterable[str]) -> dict[str, Value]:
-        return {key: cell.value for key, cell in self._server.read(keys).items()}
+        wanted = tuple(keys)
+        known = {
+            key: self._seen[key].tag if key in self._seen else "" for key in wanted
+        }
+        found = self._server.read_tagged(known)
+        self._seen |= {key: one for key, one in found.items() if one.tag != known[key]}
+        return {key: cast("Value", self._seen[key].value) for key in wanted}
 
 
 def _own(

@@ -252,8 +252,8 @@ class DownpourTrainer(Trainer):
 
     Args:
         settings: passes, batch, local steps of a task, staleness, warm start.
-        optimizer: at the server, as a copy that is this trainer's alone; Adagrad, which
-            asynchrony harms least, when None.
+        optimizer: at the server, as a copy that is this trainer's alone, or `AtShards`;
+            Adagrad, which asynchrony harms least, when None.
     """
 
     def __init__(

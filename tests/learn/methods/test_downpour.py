@@ -15,6 +15,7 @@ from tests.support.learning import (
     run_serially,
     split_evenly,
 )
+from tests.support.resuming import store
 
 
 def gather(parts, size=60, net=None):
@@ -184,3 +185,57 @@ def test_second_answer_changes_nothing():
 def test_settings_that_cannot_train_are_refused(name):
     with pytest.raises(UsageError, match="STO-T040"):
         DownpourSettings(**{"passes": 1, "batch": 1, name: -1})
+
+
+@pytest.mark.parametrize("split", [2, 3, 99])
+def test_batch_that_is_split_is_the_whole_batch_whatever_comes_first(split):
+    """Control: a sum that leaves sizes out is another gradient."""
+    crew, ends = gather(1, size=25), []
+    for turn in (1, -1):
+        method = make(crew, split=split)
+        while not method.finished:
+            orders = method.next_orders(99)
+            assert len(orders) == len({order.key for order in orders}) > 1
+            for order in orders[::turn]:
+                method.take(order, crew.answer(order))
+        ends.append(flatten(method.snapshot.parameters))
+    whole = make(crew)
+    run_serially(whole, crew.answer)
+    assert method.snapshot.version == whole.snapshot.version == 6
+    assert ends[0].tobytes() == ends[1].tobytes()
+    assert np.allclose(ends[0], flatten(whole.snapshot.parameters), rtol=1e-9)
+
+
+def test_share_that_is_lost_goes_out_again_and_the_others_answers_stay():
+    crew = gather(1)
+    method = make(crew, split=2, passes=1)
+    one, other = method.next_orders(9)
+    method.take(one, crew.answer(one))
+    again = make(crew, split=2, passes=1)
+    again.load(store(method.save()))
+    again.lose(other)
+    (repeated,) = again.next_orders(9)
+    assert (repeated.key, repeated.rows) == (other.key, other.rows)
+    update = again.take(repeated, crew.answer(repeated))
+    assert (update.applied, update.version) == (True, 1)
+    assert not again.take(other, crew.answer(other)).applied
+
+
+@pytest.mark.parametrize("bad", [{"push": 2}, {"compensation": 1.0}])
+def test_batch_is_not_split_where_steps_or_bases_differ(bad):
+    with pytest.raises(UsageError, match="STO-T040"):
+        DownpourSettings(1, 10, split=2, **bad)
+
+
+def test_old_share_discards_the_whole_batch_and_all_of_it_goes_out_again():
+    crew = gather(2, size=40)
+    method = make(crew, split=2, staleness=Staleness("discard", 0))
+    orders = method.next_orders(9)
+    mine, others = ([o for o in orders if o.part == part] for part in (0, 1))
+    for order in (mine[0], *others):
+        method.take(order, crew.answer(order))
+    assert method.snapshot.version == 1  # mine[0] is of version 0
+    assert not method.take(mine[1], crew.answer(mine[1])).applied
+    again = [order for order in method.next_orders(9) if order.part == 0]
+    assert [order.rows for order in again] == [order.rows for order in mine]
+    assert {order.snapshot.version for order in again} == {1}

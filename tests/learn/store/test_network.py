@@ -21,18 +21,26 @@ from stoilo.core.errors import (
     UnreachableError,
     UsageError,
 )
+from stoilo.learn.core.orders import Snapshot
+from stoilo.learn.core.tensors import flatten
+from stoilo.learn.methods.lbfgs import Rules
+from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.store import network
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.functions import Probe, register
 from stoilo.learn.store.network import ShardService
 from stoilo.learn.store.place import ShardPlace, read_place
 from stoilo.learn.store.protocol import Change, Push
-from stoilo.learn.store.remote import RemoteShard, RemoteVectors
+from stoilo.learn.store.remote import RemoteShard
 from stoilo.learn.store.server import ParameterServer
+from stoilo.learn.store.vectors import Vectors
+from tests.support.learning import Net, Volunteers, load_digits, run_serially
 from tests.support.networkshard import NetworkShard
+from tests.support.resuming import store
 
 PROGRAMS = Path(__file__).parent / "programs"
 KEYS = ["a", "b", "c"]
+NET = Net((64, 10))
 
 
 def push_of(sequence, change=1, function="add", source="r/w0"):
@@ -221,24 +229,29 @@ def test_nonsense_of_a_friend_ends_his_stream_only(shard, place):
     assert values(shard) == dict.fromkeys(KEYS, 0)
 
 
-@pytest.mark.parametrize("name", ["", "..", "../x", "/tmp/x", "a/b", "A", "x" * 65])
-def test_name_of_vectors_is_no_path(place, name):
-    vectors = RemoteVectors(4, (place, name))
-    with pytest.raises(UsageError, match="STO-T040"):
-        vectors.do("zero", ["x"])
-    vectors.close()
-
-
-def test_vectors_go_on_from_a_generation_in_another_stream(place):
-    first = RemoteVectors(4, (place, "run"))
+def test_vectors_go_on_from_a_generation_in_another_stream(shard, place):
+    first = Vectors(4, [shard], "run")
     first.put("x", np.arange(4.0))
     state = first.save()
     first.put("x", np.zeros(4))
-    first.close()
-    second = RemoteVectors(4, (place, "run"))
+    shard.close()
+    other = RemoteShard(place)
+    second = Vectors(4, [other], "run")
     second.load(state)
-    assert second.get("x").tolist() == [0.0, 1.0, 2.0, 3.0]
-    second.close()
+    assert second.gather("x").tolist() == [0.0, 1.0, 2.0, 3.0]
+    other.close()
+
+
+def test_space_is_the_streams_that_began_it(shard, place):
+    ours = Vectors(4, [shard], "run")
+    other = RemoteShard(place, takeover_s=0.1)
+    with pytest.raises(UsageError, match="STO-T023"):
+        Vectors(4, [other], "run")
+    with pytest.raises(UsageError, match="STO-T023"):
+        other.ask(p.PutRange("run", "x", np.ones(4)))
+    ours.put("x", np.zeros(4))
+    assert ours.total("x") == 0.0
+    other.close()
 
 
 def test_folder_that_is_served_is_refused_and_its_file_is_private(place, tmp_path):
@@ -261,16 +274,16 @@ def test_kill_9_of_the_shard_keeps_what_was_acknowledged_and_the_client_reconnec
     tmp_path,
 ):
     with NetworkShard(tmp_path / "s") as process:
-        store = ParameterServer.connect([process.place], patience_s=3.0)
-        store.create(dict.fromkeys(KEYS, 0))
+        server = ParameterServer.connect([process.place], patience_s=3.0)
+        server.create(dict.fromkeys(KEYS, 0))
         for sequence in range(2):
-            store.push(push_of(sequence))
+            server.push(push_of(sequence))
             process.kill()
             threading.Timer(0.3, process.start).start()  # while the client waits
-            assert store.push(push_of(sequence)) == 0
-        assert values(store) == dict.fromkeys(KEYS, 2)
-        assert process.line["shard"] == store.shards["shard0"].process._place.shard
-        store.close()
+            assert server.push(push_of(sequence)) == 0
+        assert values(server) == dict.fromkeys(KEYS, 2)
+        assert process.line["shard"] == server.shards["shard0"].process._place.shard
+        server.close()
 
 
 def test_sigterm_ends_it_with_status_0(tmp_path):
@@ -284,11 +297,12 @@ def test_kill_9_of_a_trainer_frees_its_vectors_for_another(tmp_path):
     source = (
         "import sys, time, numpy as np\n"
         "from pathlib import Path\n"
+        "from stoilo.learn.store.server import ParameterServer\n"
         "from stoilo.learn.store.place import read_place\n"
-        "from stoilo.learn.store.remote import RemoteVectors\n"
-        "shard = RemoteVectors(4, (read_place(Path(sys.argv[1])), 'run'))\n"
-        "shard.put('x', np.ones(4)); print(shard.save().plain['generation'],"
-        " flush=True)\n"
+        "server = ParameterServer.connect([read_place(Path(sys.argv[1]))])\n"
+        "vectors = server.vectors(4, 'run')\n"
+        "vectors.put('x', np.ones(4))\n"
+        "print(vectors.save().plain['generations'][0], flush=True)\n"
         "time.sleep(600)\n"
     )
     with NetworkShard(tmp_path / "s") as process:
@@ -297,14 +311,68 @@ def test_kill_9_of_a_trainer_frees_its_vectors_for_another(tmp_path):
             [sys.executable, "-c", source, file], stdout=subprocess.PIPE, text=True
         ) as trainer:
             generation = int(trainer.stdout.readline())
-            taken = RemoteVectors(4, (process.place, "run"), takeover_s=0.2)
+            taken = RemoteShard(process.place, takeover_s=0.2)
             try:
                 with pytest.raises(UsageError, match="STO-T023"):
-                    taken.ask(p.LoadGeneration(generation))
+                    Vectors(4, [taken], "run")
             finally:
                 taken.close()
                 trainer.kill()
-        again = RemoteVectors(4, (process.place, "run"))
-        again.ask(p.LoadGeneration(generation))
-        assert again.get("x").tolist() == [1.0] * 4
+        again = RemoteShard(process.place)
+        vectors = Vectors(4, [again], "run")
+        again.ask(p.LoadGeneration("run", generation))
+        assert vectors.gather("x").tolist() == [1.0] * 4
         again.close()
+
+
+def bowl(shards=(), **more):
+    """Sandblaster on a softmax regression of 120 digits."""
+    digits = load_digits()
+    cut = np.split(np.arange(120), [50])
+    crew = Volunteers(NET, digits.images, digits.labels, cut)
+    wanted = SandblasterSettings(
+        2, 1e-3, 2, rules=Rules(iterations=6), places=tuple(s.place for s in shards),
+        **more,
+    )  # fmt: skip
+    return crew, Sandblaster(Snapshot(0, NET.start(spread=0.0)), crew.sizes, wanted)
+
+
+def end_of(crew, method):
+    run_serially(method, crew.answer)
+    method.close()
+    return flatten(method.snapshot.parameters)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", ["shard", "trainer"])
+def test_sandblaster_on_network_shards_survives_a_kill_and_ends_where_one_in_memory_does(
+    tmp_path, victim
+):
+    wanted = end_of(*bowl())
+    with NetworkShard(tmp_path / "a") as one, NetworkShard(tmp_path / "b") as other:
+        crew, method = bowl([one, other])
+        run_serially(method, crew.answer, limit=14)
+        saved = store(method.save())
+        method.note_saved()
+        run_serially(method, crew.answer, limit=3)
+        if victim == "shard":
+            other.kill()
+            other.start()
+            with pytest.raises(UnreachableError, match="STO-T037"):
+                run_serially(method, crew.answer)
+        method.close()
+        crew, again = bowl([one, other])
+        again.load(saved)
+        assert (end_of(crew, again) == wanted).all()
+
+
+@pytest.mark.slow
+def test_two_trainings_on_the_same_shards_need_two_spaces(tmp_path):
+    with NetworkShard(tmp_path / "a") as process:
+        _, one = bowl([process])
+        _, other = bowl([process], space="other")
+        third = RemoteShard(process.place, takeover_s=0.1)
+        with pytest.raises(UsageError, match="STO-T023"):
+            Vectors(4, [third], "other")
+        for each in (one, other, third):
+            each.close()

@@ -290,14 +290,14 @@ def push_through(folder, kind, first, most, pushes=3):
 
 @pytest.mark.slow
 def test_killed_before_each_statement_every_push_counts_once(tmp_path):
-    seen = push_through(tmp_path / "s", "careful", first=1, most=16)
+    seen = push_through(tmp_path / "s", "careful", first=1, most=18)
     assert seen == [dict.fromkeys(KEYS, count) for count in (1, 2, 3, 3)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "most"), [("careless", 7), ("hasty", 0)])
 def test_control_careless_and_hasty_shards_count_wrongly(kind, most, tmp_path):
-    seen = push_through(tmp_path / "s", kind, first=9, most=most)
+    seen = push_through(tmp_path / "s", kind, first=11, most=most)
     assert seen[-1] != dict.fromkeys(KEYS, 3)
 
 

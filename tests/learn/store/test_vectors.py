@@ -2,15 +2,16 @@
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import load_file
 
 from stoilo.core.errors import (
     InternalError,
@@ -23,14 +24,14 @@ from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import ArrayModel
 from stoilo.learn.core.orders import Snapshot
-from stoilo.learn.core.states import State
 from stoilo.learn.core.tensors import flatten
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.methods.lbfgs import Coordinator, Rules
 from stoilo.learn.methods.sandblaster import Sandblaster, SandblasterSettings
 from stoilo.learn.store import protocol
-from stoilo.learn.store.remote import RemoteVectors
-from stoilo.learn.store.vectors import KEPT, LocalVectors, Vectors
+from stoilo.learn.store.remote import RemoteShard
+from stoilo.learn.store.shards import LocalShard
+from stoilo.learn.store.vectors import KEPT, Vectors
 from tests.support.learning import Net, Volunteers, load_digits, run_serially
 from tests.support.resuming import store
 
@@ -38,69 +39,88 @@ NET = Net((64, 10))
 
 
 MAKES = {
-    "memory": lambda _: LocalVectors(4),
-    "file": lambda path: LocalVectors(4, path),
-    "process": lambda path: RemoteVectors(4, path),
+    "memory": lambda _: LocalShard(),
+    "file": LocalShard,
+    "process": RemoteShard,
 }
 
 
 @pytest.fixture(params=[*MAKES])
-def shard(request, tmp_path):
-    made = MAKES[request.param](tmp_path / "shard.db")
-    yield made
-    made.close()
+def vectors(request, tmp_path):
+    shard = MAKES[request.param](tmp_path / "shard.db")
+    yield Vectors(4, [shard])
+    shard.close()
 
 
 @pytest.fixture
 def remote(tmp_path):
-    made = RemoteVectors(4, tmp_path / "shard.db")
-    yield made
-    made.close()
+    shard = RemoteShard(tmp_path / "shard.db")
+    yield shard
+    shard.close()
 
 
-def test_commands_do_what_they_say(shard):
-    shard.put("a", np.array([1.0, -2.0, 3.0, 0.5]))
-    shard.do("zero", ["b"])
-    shard.do("axpy", ["b", "a"], 2.0)
-    shard.put("b", np.ones(4), add=True)
-    shard.do("assign", ["c", "b"], -1.0)
-    assert shard.get("c").tolist() == [-3.0, 3.0, -7.0, -2.0]
-    assert shard.do("dot", ["a", "b"]) == 31.0
-    assert (shard.do("largest", ["a"]), shard.do("total", ["a"])) == (3.0, 6.5)
-    shard.do("drop", ["c"])
-    with pytest.raises((KeyError, TrustError)):
-        shard.get("c")
+def test_commands_do_what_they_say(vectors):
+    vectors.put("a", np.array([1.0, -2.0, 3.0, 0.5]))
+    vectors.zero("b", "a")
+    vectors.axpy("b", 2.0, "a")
+    vectors.put("b", np.ones(4), add=True)
+    vectors.assign("c", -1.0, "b")
+    assert vectors.gather("c").tolist() == [-3.0, 3.0, -7.0, -2.0]
+    assert vectors.dot("a", "b") == 31.0
+    assert (vectors.largest("a"), vectors.total("a")) == (3.0, 6.5)
+    vectors.drop(["c"])
+    with pytest.raises(TrustError, match="STO-T038"):
+        vectors.gather("c")
 
 
-def test_what_came_after_a_save_is_forgotten_by_a_load(shard):
-    shard.put("a", np.arange(4.0))
-    saved = store(shard.save())
-    shard.do("zero", ["a"])
-    shard.put("later", np.ones(4))
-    shard.load(saved)
-    assert shard.get("a").tolist() == [0.0, 1.0, 2.0, 3.0]
-    with pytest.raises((KeyError, TrustError)):
-        shard.get("later")
+def test_what_came_after_a_save_is_forgotten_by_a_load(vectors):
+    vectors.put("a", np.arange(4.0))
+    saved = store(vectors.save())
+    vectors.zero("a", "a")
+    vectors.put("later", np.ones(4))
+    vectors.load(saved)
+    assert vectors.gather("a").tolist() == [0.0, 1.0, 2.0, 3.0]
+    with pytest.raises(TrustError, match="STO-T038"):
+        vectors.gather("later")
+
+
+def test_two_spaces_and_the_cells_of_a_shard_have_nothing_in_common(tmp_path):
+    shard = LocalShard(tmp_path / "shard.db")
+    one, other = (Vectors(4, [shard], space) for space in ("one", "other"))
+    shard.create({"x": 7})
+    one.put("x", np.ones(4))
+    saved = one.save()
+    other.put("x", np.zeros(4))
+    for _ in range(2 * KEPT):  # what one space sweeps is not what the other has
+        other.save()
+    one.load(saved)
+    assert one.total("x") == 4.0
+    assert shard.read(["x"])["x"].value == 7
+    shard.close()
 
 
 @pytest.mark.parametrize("request_", [
-    protocol.Calculate("__class__", []), protocol.Calculate("do", ["a"]),
-    protocol.Calculate("dot", ["a"]), protocol.Calculate("dot", ["a", "none"]),
-    protocol.GetRange("none"), protocol.LoadGeneration(99),
-    protocol.PutRange("a", np.zeros(1 << 17)), protocol.PutRange("a", np.zeros(3)),
-    protocol.ListKeys(), protocol.OpenVectors("x", 4),
+    protocol.Calculate("s", "__class__", []), protocol.Calculate("s", "do", ["a"]),
+    protocol.Calculate("s", "dot", ["a"]), protocol.Calculate("s", "dot", ["a", "b"]),
+    protocol.Calculate("s", "dot", ["a", "longer"]),
+    protocol.GetRange("s", "none"), protocol.LoadGeneration("s", 99),
+    protocol.PutRange("s", "a", np.zeros(1), add=True), protocol.ListVectors("other"),
+    protocol.OpenShard("x", []),
 ])  # fmt: skip
 def test_request_that_is_none_is_refused_and_the_next_one_answered(remote, request_):
+    vectors = Vectors(4, [remote], "s")
+    vectors.put("a", np.zeros(4))
+    remote.ask(protocol.PutRange("s", "longer", np.zeros(5)))
     with pytest.raises(StoiloError, match=r"STO-T012|STO-T038"):
         remote.process.ask(request_)
-    remote.do("zero", ["a"])
-    assert remote.do("total", ["a"]) == 0.0
+    assert vectors.total("a") == 0.0
 
 
 def test_frame_beyond_all_bounds_is_not_sent(remote, monkeypatch):
+    vectors = Vectors(4, [remote])
     monkeypatch.setattr(protocol, "MOST_BYTES", 20)
     with pytest.raises(TrustError, match="STO-T038"):
-        remote.put("a", np.ones(4))
+        vectors.put("a", np.ones(4))
 
 
 def gather():
@@ -184,14 +204,14 @@ SIZE = 100_000
 """Entries of a vector: 0.8 MB."""
 
 
-def descend(open_shard):
+def descend(shards):
     """Minimise ½|x|² + ½(c·x)² - b·x by commands alone; return traced peak and shards."""
-    vectors = Vectors(SIZE, 2, open_shard)
+    vectors = Vectors(SIZE, shards)
     rng = np.random.default_rng(0)
     for name in ("b", "c"):
         vectors.put(name, rng.normal(size=SIZE))
     for name in ("x", "trial"):
-        vectors.zero(name)
+        vectors.zero(name, "b")
     moved = count_moved(vectors)
     coordinator = Coordinator(Rules(tolerance=1e-6))
     tracemalloc.start()
@@ -204,22 +224,21 @@ def descend(open_shard):
         coordinator.judge(vectors, value)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    vectors.close()
+    for shard in shards:
+        shard.close()
     return coordinator, peak, count_moved(vectors) - moved
 
 
 def count_moved(vectors):
-    remote = [s for s in vectors.shards if isinstance(s, RemoteVectors)]
+    remote = [s for s in vectors.shards if isinstance(s, RemoteShard)]
     return sum(shard.process.moved_bytes for shard in remote)
 
 
 @pytest.mark.slow
 def test_coordinators_process_holds_no_vector_and_moves_none(tmp_path):
     """Control: with shards in this process the same run holds many vectors."""
-    apart, peak, traffic = descend(
-        lambda n, size: RemoteVectors(size, tmp_path / f"{n}.db")
-    )
-    local, held, _ = descend(None)
+    apart, peak, traffic = descend([RemoteShard(tmp_path / f"{n}.db") for n in "ab"])
+    local, held, _ = descend([LocalShard(), LocalShard()])
     assert apart.converged
     assert (apart.iterations, apart.value) == (local.iterations, local.value)
     assert apart.made > 1
@@ -231,10 +250,12 @@ def test_coordinators_process_holds_no_vector_and_moves_none(tmp_path):
 HOLDER = """
 import sys, time, numpy as np
 from pathlib import Path
-from stoilo.learn.store.remote import RemoteVectors
-shard = RemoteVectors(4, Path(sys.argv[1]))
-shard.put("a", np.arange(4.0))
-print(shard.process.pid, shard.save().plain["generation"], flush=True)
+from stoilo.learn.store.remote import RemoteShard
+from stoilo.learn.store.vectors import Vectors
+shard = RemoteShard(Path(sys.argv[1]))
+vectors = Vectors(4, [shard])
+vectors.put("a", np.arange(4.0))
+print(shard.process.pid, vectors.save().plain["generations"][0], flush=True)
 time.sleep(600)
 """
 
@@ -245,9 +266,10 @@ def test_process_ends_with_a_killed_trainer_and_the_next_one_has_its_vectors(tmp
     with subprocess.Popen(command, stdout=subprocess.PIPE) as trainer:
         pid, generation = map(int, trainer.stdout.readline().split())
         trainer.kill()
-    shard = RemoteVectors(4, tmp_path / "shard.db")
-    shard.load(State({}, {"generation": generation}))
-    assert shard.get("a").tolist() == [0.0, 1.0, 2.0, 3.0]
+    shard = RemoteShard(tmp_path / "shard.db", takeover_s=60.0)
+    vectors = Vectors(4, [shard])
+    shard.ask(protocol.LoadGeneration("vectors", generation))
+    assert vectors.gather("a").tolist() == [0.0, 1.0, 2.0, 3.0]
     shard.close()
     until = time.monotonic() + 60
     while Path(f"/proc/{pid}").exists() and time.monotonic() < until:
@@ -255,37 +277,39 @@ def test_process_ends_with_a_killed_trainer_and_the_next_one_has_its_vectors(tmp
     assert not Path(f"/proc/{pid}").exists()
 
 
-def count_written(folder):
-    """How many vectors lie in the folder's packs."""
-    packs = folder.glob("arrays/*.safetensors")
-    return sum(len(load_file(pack)) for pack in packs)
+def count_written(path):
+    """How many vectors lie in the file."""
+    with closing(sqlite3.connect(path)) as file:
+        return file.execute("SELECT count(*) FROM blob").fetchone()[0]
 
 
 def test_vector_is_written_once_and_old_generations_go(tmp_path):
-    shard = LocalVectors(1, tmp_path)
-    shard.put("kept", np.full(1, 0.5))
+    shard = LocalShard(tmp_path / "shard.db")
+    vectors = Vectors(1, [shard])
+    vectors.put("kept", np.full(1, 0.5))
     for turn in range(9):
-        shard.put("new", np.array([float(turn)]))
-        newest = shard.save()
-    shard.do("drop", ["new"])
-    shard.save()
-    assert count_written(tmp_path) == 1 + 1 + 3  # of the first pack both stay
-    shard.load(newest)
-    assert shard.get("new").tolist() == [8.0]
+        vectors.put("new", np.array([float(turn)]))
+        newest = vectors.save()
+    vectors.drop(["new"])
+    vectors.save()
+    assert count_written(tmp_path / "shard.db") == 1 + KEPT - 1
+    vectors.load(newest)
+    assert vectors.gather("new").tolist() == [8.0]
     with pytest.raises(UsageError, match="STO-T012"):
-        shard.load(State({}, {"generation": 1}))
+        shard.ask(protocol.LoadGeneration("vectors", 1))
     shard.close()
 
 
 def test_generation_that_the_checkpoint_names_stays_however_many_follow(remote):
-    remote.put("a", np.arange(4.0))
-    saved = remote.save()
-    remote.keep()
+    vectors = Vectors(4, [remote])
+    vectors.put("a", np.arange(4.0))
+    saved = vectors.save()
+    vectors.keep()
     for turn in range(2 * KEPT):
-        remote.put("a", np.full(4, float(turn)))
-        remote.save()
-    remote.load(saved)
-    assert remote.get("a").tolist() == [0.0, 1.0, 2.0, 3.0]
+        vectors.put("a", np.full(4, float(turn)))
+        vectors.save()
+    vectors.load(saved)
+    assert vectors.gather("a").tolist() == [0.0, 1.0, 2.0, 3.0]
 
 
 async def test_run_whose_saves_failed_goes_on_from_the_one_before(tmp_path):
@@ -308,48 +332,55 @@ def test_module_of_the_current_folder_is_not_run(tmp_path, monkeypatch):
     (tmp_path / "msgspec.py").write_text("raise SystemExit\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", os.pathsep)
-    shard = RemoteVectors(4, tmp_path / "shard.db")
-    shard.do("zero", ["a"])
+    shard = RemoteShard(tmp_path / "shard.db")
+    assert shard.list_keys() == ()
     shard.close()
 
 
-def test_process_that_does_not_answer_is_given_up(tmp_path):
-    shard = RemoteVectors(4, tmp_path / "shard.db")
-    shard.do("zero", ["a"])
-    os.kill(shard.process.pid, signal.SIGSTOP)
-    shard.process._connection.settimeout(0.05)
+def test_process_that_does_not_answer_is_given_up(remote):
+    vectors = Vectors(4, [remote])
+    os.kill(remote.process.pid, signal.SIGSTOP)
+    remote.process._connection.settimeout(0.05)
     with pytest.raises(UnreachableError, match="STO-T037"):
-        shard.do("zero", ["a"])
-    shard.close()
+        vectors.put("a", np.ones(4))
+
+
+def test_next_process_knows_none_of_the_vectors_and_says_so(remote):
+    vectors = Vectors(4, [remote])
+    os.kill(remote.process.pid, signal.SIGKILL)
+    with pytest.raises(UnreachableError, match="STO-T037"):
+        vectors.put("a", np.ones(4))
+    with pytest.raises(TrustError, match="STO-T038"):
+        vectors.put("a", np.ones(4))
 
 
 @pytest.mark.parametrize("damage", [b"", b"x" * 200, b"\0" * 8])
 def test_damaged_vectors_are_named(tmp_path, damage):
-    shard = LocalVectors(3, tmp_path)
-    shard.put("a", np.arange(3.0))
-    saved = shard.save()
-    shard.close()
-    (pack,) = tmp_path.glob("arrays/*.safetensors")
-    pack.write_bytes(damage)
+    shard = LocalShard(tmp_path / "shard.db")
+    vectors = Vectors(3, [shard])
+    vectors.put("a", np.arange(3.0))
+    saved = vectors.save()
+    with closing(sqlite3.connect(tmp_path / "shard.db", isolation_level=None)) as file:
+        file.execute("UPDATE blob SET body = ?", (damage,))
     with pytest.raises(TrustError, match="STO-T011"):
-        LocalVectors(3, tmp_path).load(saved)
+        vectors.load(saved)
+    shard.close()
 
 
-def test_folder_of_another_training_is_refused(tmp_path):
-    first = LocalVectors(3, tmp_path / "shard")
-    first.save()
-    second = RemoteVectors(3, tmp_path / "shard", takeover_s=0.1)
+def test_file_of_another_training_is_refused(tmp_path):
+    first = LocalShard(tmp_path / "shard.db")
+    second = RemoteShard(tmp_path / "shard.db", takeover_s=0.1)
     with pytest.raises(UsageError, match="STO-T023"):
-        second.save()
+        Vectors(3, [second])
     second.close()
     first.close()
 
 
 @pytest.mark.parametrize("size", [3, 5])
 def test_state_of_other_ranges_is_refused(size):
-    saved = Vectors(4, 1)
+    saved = Vectors(4, [LocalShard()])
     saved.put("a", np.arange(4.0))
     with pytest.raises(UsageError, match="STO-T012"):
-        Vectors(size, 1).load(saved.save())
+        Vectors(size, [LocalShard()]).load(saved.save())
     with pytest.raises(UsageError, match="STO-T012"):
-        Vectors(4, 2).load(saved.save())
+        Vectors(4, [LocalShard(), LocalShard()]).load(saved.save())
