@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -97,7 +97,7 @@ class Synchronous(MethodBase):
         "_replies": dict[str, Reply],
         "_queued": dict[str, Reply],
     }
-    parts = ("_ledger", "optimizer", "_combine")
+    parts: ClassVar[tuple[str, ...]] = ("_ledger", "optimizer", "_combine")
 
     def __init__(
         self,
