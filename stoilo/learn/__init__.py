@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from stoilo.learn.core.text_files import (
         deal_blocks,
         deal_by_key,
+        number_triples,
+        number_words,
         parse_columns,
         parse_set,
         parse_triple,
@@ -126,8 +128,8 @@ _HOMES = {
     "core.exporting": "export",
     "core.lazy": "LazyPart",
     "core.models": "ArrayModel TorchModel",
-    "core.text_files": "deal_blocks deal_by_key parse_columns parse_set parse_triple "
-    "parse_vector read_lines split_lines",
+    "core.text_files": "deal_blocks deal_by_key number_triples number_words "
+    "parse_columns parse_set parse_triple parse_vector read_lines split_lines",
     "core.vision": "import_torchvision",
     "driver.run": "Run RunSettings",
     "methods.base": "LocalWork Staleness",
@@ -176,8 +178,9 @@ __all__ = [
     "TrainerOptions", "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB",
     "WarmUp", "Yogi", "chain", "collect", "deal_blocks", "deal_by_key", "draw",
     "evaluate", "evaluate_on", "export", "fit", "import_torchvision", "make_trainer",
-    "parse_columns", "parse_set", "parse_triple", "parse_vector", "read_lines", "split",
-    "split_by_classes", "split_by_dirichlet", "split_by_label", "split_lines",
+    "number_triples", "number_words", "parse_columns", "parse_set", "parse_triple",
+    "parse_vector", "read_lines", "split", "split_by_classes", "split_by_dirichlet",
+    "split_by_label", "split_lines",
 ]
 # fmt: on
 

@@ -64,7 +64,7 @@ async def test_lasso_is_scikit_learns(run):
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 async def test_parts_agree_on_the_lasso_of_scikit_learn(scale, run):
     x, y = problem(0, scale)
-    found = (await run(consensus_lasso(6, 0.1, 400), x, y))["theta"]
+    found = (await run(consensus_lasso(6, 0.1, 300), x, y))["theta"]
     reference = Lasso(0.1, fit_intercept=False, tol=1e-15, max_iter=10**6).fit(x, y)
     assert np.abs(found - reference.coef_).max() < 2e-11
     assert (found == 0.0).tolist() == (reference.coef_ == 0.0).tolist()
@@ -77,12 +77,9 @@ async def test_few_rounds_of_consensus_are_not_enough(run):
     assert np.abs(found - reference.coef_).max() > 1e-6
 
 
-@pytest.mark.parametrize("staleness", [2, None])
-async def test_parts_that_are_rounds_apart_agree_on_the_same_lasso(
-    staleness, run_apart
-):
+async def test_parts_that_are_rounds_apart_agree_on_the_same_lasso(run_apart):
     x, y = problem(0)
-    found = await run_apart(consensus_lasso(6, 0.1, 600), x, y, staleness)
+    found = await run_apart(consensus_lasso(6, 0.1, 300), x, y, 2)
     reference = Lasso(0.1, fit_intercept=False, tol=1e-15, max_iter=10**6).fit(x, y)
     assert np.abs(found["theta"] - reference.coef_).max() < 1e-9
 
