@@ -172,8 +172,9 @@ def number_triples(
     part without triples is left out.
     """
     parts = [part for part in dealt if part]
-    names = [sorted({t[side] for part in parts for t in part}) for side in (0, 1)]
-    rows, columns = ({name: n for n, name in enumerate(side)} for side in names)
+    row_names = sorted({row for part in parts for row, _, _ in part})
+    names = sorted({column for part in parts for _, column, _ in part})
+    rows, columns = ({name: n for n, name in enumerate(s)} for s in (row_names, names))
     found = [
         Part(
             np.array([(rows[r], columns[c]) for r, c, _ in part]),
@@ -181,7 +182,7 @@ def number_triples(
         )
         for part in parts
     ]
-    return found, names[0], names[1]
+    return found, row_names, names
 
 
 def number_words(lines: Iterable[Iterable[str]]) -> tuple[Array, list[str]]:
