@@ -22,7 +22,6 @@ __all__ = [
     "normal",
     "product",
     "rate",
-    "reach",
     "shard",
     "stack",
     "topics",
@@ -248,11 +247,3 @@ def merge_best(value, change):
     both = np.vstack((value, change))
     order = np.lexsort((both[:, 1], -both[:, 0], both[:, 1] == 0.0))
     return both[order[: len(value)]]
-
-
-def reach(parameters, x, y):  # noqa: ARG001 - every kernel takes targets
-    """Return the largest value that a page is linked from (links from, to)."""
-    values = parameters["values"]
-    found = np.zeros_like(values)
-    np.maximum.at(found, x[:, 1], values[x[:, 0]])
-    return 0.0, {"values": found}

@@ -1,13 +1,12 @@
-"""PageRank, values in reach: samples are links (from, to), their targets the weights."""
+"""PageRank: samples are links (from, to), their targets the links' weights."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from stoilo.learn.core.tensors import Array, Tensors
-from stoilo.learn.kernels.programs import flow, reach
+from stoilo.learn.core.tensors import Tensors
+from stoilo.learn.kernels.programs import flow
 from stoilo.learn.paracel.program import Program
-from stoilo.learn.store.functions import built_in
 
 
 def pagerank(pages: int, rounds: int = 100, damping: float = 0.85) -> Program:
@@ -25,13 +24,3 @@ def pagerank(pages: int, rounds: int = 100, damping: float = 0.85) -> Program:
         return {"rank": rank}
 
     return Program(start, flow, step, 1 + rounds, is_lenient=True)
-
-
-def largest(values: Array, rounds: int) -> Program:
-    """Return the largest value, none below 0, that reaches each page in so many links."""
-
-    def step(here: Tensors, sums: Tensors) -> Tensors:
-        return {"values": np.maximum(here["values"], sums["values"])}
-
-    start = {"values": np.array(values, float)}
-    return Program(start, reach, step, rounds, update=built_in()["max"])

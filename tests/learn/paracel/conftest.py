@@ -10,7 +10,6 @@ from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spe
 from stoilo.learn.core.data import Part
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.paracel.program import work, work_apart
-from stoilo.learn.store.functions import built_in
 from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.shards import LocalShard
 from stoilo.learn.store.workers import ClockService, Worker
@@ -44,9 +43,7 @@ async def on_crowd(program, x, y, staleness=0):
 
 
 async def on_workers(program, x, y, limit=0, *, task=work):
-    functions = (
-        [program.update] if program.update not in (None, built_in()["max"]) else []
-    )
+    functions = [program.update] if program.update else []
     shards = {name: LocalShard(None, functions) for name in ("a", "b")}
     server, parts = ParameterServer(shards, functions), unlike_parts(x, y)
     names = [f"w{index}" for index in range(4)]

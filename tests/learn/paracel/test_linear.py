@@ -64,7 +64,7 @@ async def test_lasso_is_scikit_learns(run):
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 async def test_parts_agree_on_the_lasso_of_scikit_learn(scale, run):
     x, y = problem(0, scale)
-    found = (await run(consensus_lasso(6, 0.1, 300), x, y))["theta"]
+    found = (await run(consensus_lasso(6, 0.1, 150), x, y))["theta"]
     reference = Lasso(0.1, fit_intercept=False, tol=1e-15, max_iter=10**6).fit(x, y)
     assert np.abs(found - reference.coef_).max() < 2e-11
     assert (found == 0.0).tolist() == (reference.coef_ == 0.0).tolist()

@@ -20,7 +20,7 @@ from stoilo.learn.paracel.factors import (
     conjugate_factors,
     tall_svd,
 )
-from stoilo.learn.paracel.graphs import largest, pagerank
+from stoilo.learn.paracel.graphs import pagerank
 from stoilo.learn.paracel.linear import (
     conjugate_ridge,
     consensus_lasso,
@@ -66,7 +66,6 @@ PROGRAMS = [
     (consensus_lasso(4, 0.1), False),
     (best_lines(np.ones(4), 3), False),
     (similarity(9, sparse=True), True),
-    (largest(np.arange(9.0), 1), True),
     (conjugate_factors(np.ones((9, 2)), np.ones((9, 2)), 1.0), True),
     (begun(biased_factors(np.ones((9, 2)), np.ones((9, 2))), round=1.0), True),
     (begun(find_topics(2, 9, 3), sweep=1.0), True),
