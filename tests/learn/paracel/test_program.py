@@ -12,6 +12,7 @@ from stoilo.core.codec.nodes import from_node
 from stoilo.core.errors import UsageError
 from stoilo.core.types import RunStatus
 from stoilo.learn.core.orders import Reply
+from stoilo.learn.driver.in_flight import Flights
 from stoilo.learn.kernels import array_models, programs
 from stoilo.learn.paracel.clusters import best_lines, kmeans, similarity, word_count
 from stoilo.learn.paracel.factors import (
@@ -155,6 +156,17 @@ def test_labels_that_travel_are_saved_and_go_on_to_the_same_bits(staleness):
         one.snapshot.parameters["counts"] for one in (whole, half, again)
     )
     assert resumed.tobytes() == ended.tobytes() != midway.tobytes()
+
+
+def test_arrays_of_a_part_are_saved_with_its_order_in_flight():
+    program, flights, again = find_topics(7, 9, 3), Flights(), Flights()
+    (order,) = program.method(program.model().first(), [5, 15]).next_orders(1)
+    order.own["labels"][0] = 2.0
+    flights.add(order)
+    again.load(flights.save())
+    (loaded,) = again.all()
+    assert loaded.order.own["labels"].tolist() == order.own["labels"].tolist()
+    assert loaded.order.own["part"].tolist() == [order.part]
 
 
 def rounds_of(program, parts, lies, rounds=3, staleness=0):
