@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from stoilo.learn.core.text_files import (
         deal_blocks,
         deal_by_key,
+        number_triples,
+        number_words,
         parse_columns,
         parse_set,
         parse_triple,
@@ -134,8 +136,8 @@ _HOMES = {
     "core.exporting": "export",
     "core.lazy": "LazyPart",
     "core.models": "ArrayModel TorchModel",
-    "core.text_files": "deal_blocks deal_by_key parse_columns parse_set parse_triple "
-    "parse_vector read_lines split_lines",
+    "core.text_files": "deal_blocks deal_by_key number_triples number_words "
+    "parse_columns parse_set parse_triple parse_vector read_lines split_lines",
     "core.vision": "import_torchvision",
     "driver.run": "Run RunSettings",
     "driver.transport": "Compressed Half OneBit PerLayer PowerSGD Quantised Raw "
@@ -188,10 +190,11 @@ __all__ = [
     "TrainerOptions", "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB",
     "WarmUp", "Yogi", "assign_duplicate", "assign_iid", "chain", "collect",
     "deal_blocks", "deal_by_key", "draw", "evaluate", "evaluate_on", "export", "fit",
-    "hand_over", "import_torchvision", "list_handed", "make_trainer", "parallel",
-    "parse_columns", "parse_set", "parse_triple", "parse_vector", "read_lines",
-    "reclaim", "scale_pixels", "split", "split_by_classes", "split_by_dirichlet",
-    "split_by_label", "split_lines", "take_up",
+    "hand_over", "import_torchvision", "list_handed", "make_trainer", "number_triples",
+    "number_words", "parallel", "parse_columns", "parse_set", "parse_triple",
+    "parse_vector", "read_lines", "reclaim", "scale_pixels", "split",
+    "split_by_classes", "split_by_dirichlet", "split_by_label", "split_lines",
+    "take_up",
 ]
 # fmt: on
 

@@ -66,6 +66,7 @@ EXPECTED = {
     "howto/write-a-paracel-program.md": [
         "zeros: [2, 3]",
         "variance: True",
+        "centres: (3, 5)",
         "the same: True",
     ],
     "howto/write-validators.md": ["2.5"],

@@ -40,6 +40,13 @@ class Order:
     # Small arguments of the kernel: rates, steps, seeds
     settings: Mapping[str, Plain] = field(default_factory=dict)
     rows: tuple[int, ...] | None = None  # of the part, which samples; all when None
+    # Arrays of this part alone, which travel with it beside the snapshot's
+    own: Tensors = field(default_factory=dict)
+
+    @property
+    def arrays(self) -> Tensors:
+        """What the kernel gets: the snapshot's parameters and the part's own."""
+        return {**self.snapshot.parameters, **self.own}
 
     @property
     def work(self) -> str:

@@ -163,6 +163,42 @@ def deal_blocks(
     return [[*deal_by_key(band, columns, lambda triple: triple[1])] for band in bands]
 
 
+def number_triples(
+    dealt: Iterable[Sequence[Triple]],
+) -> tuple[list[Part], list[str], list[str]]:
+    """Return dealt triples as programs take them, and the names of rows and of columns.
+
+    Samples are (row, column) by their places among the sorted names, targets the values; a
+    part without triples is left out.
+    """
+    parts = [part for part in dealt if part]
+    row_names = sorted({row for part in parts for row, _, _ in part})
+    names = sorted({column for part in parts for _, column, _ in part})
+    rows, columns = ({name: n for n, name in enumerate(s)} for s in (row_names, names))
+    found = [
+        Part(
+            np.array([(rows[r], columns[c]) for r, c, _ in part]),
+            np.array([value for _, _, value in part]),
+        )
+        for part in parts
+    ]
+    return found, row_names, names
+
+
+def number_words(lines: Iterable[Iterable[str]]) -> tuple[Array, list[str]]:
+    """Return lines of words as lines of their numbers, filled up with -1, and the words.
+
+    A word's number is its place among the sorted ones.
+    """
+    texts = [[*line] for line in lines]
+    words = sorted({word for text in texts for word in text})
+    place = {word: number for number, word in enumerate(words)}
+    found = np.full((len(texts), max(map(len, texts), default=0)), -1)
+    for line, text in zip(found, texts, strict=True):
+        line[: len(text)] = [place[word] for word in text]
+    return found, words
+
+
 def _place(key: str, parts: int) -> int:
     # Python's own hash differs from process to process.
     digest = hashlib.blake2b(key.encode(), digest_size=8).digest()

@@ -175,9 +175,7 @@ class Guard:
             version=order.snapshot.version,
             samples=order.samples,
             # An evaluation gives numbers only
-            tensors={}
-            if order.kernel == "evaluate"
-            else forms_of(order.snapshot.parameters),
+            tensors={} if order.kernel == "evaluate" else forms_of(order.arrays),
             buffers={} if frozen else self._forms,
             least_loss=least * order.samples if np.isfinite(least) else -np.inf,
             may_lack=self._looks.get(order.kernel, Look()).lacking,

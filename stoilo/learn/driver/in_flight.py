@@ -8,7 +8,7 @@ import json
 import statistics
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -166,6 +166,7 @@ class _Row:
     rows: Array | None
     attempt: int
     is_late: bool
+    own: dict[str, Array] = field(default_factory=dict)
 
     @classmethod
     def of(cls, flight: Flight) -> _Row:
@@ -181,6 +182,7 @@ class _Row:
             flight.rows,
             flight.attempt,
             flight.is_late,
+            dict(order.own),
         )
 
     def open(self, snapshot: Snapshot) -> Flight:
@@ -194,6 +196,7 @@ class _Row:
             self.samples,
             self.settings,
             rows,
+            self.own,
         )
         return Flight(order, self.attempt, is_late=self.is_late, _rows=self.rows)
 
@@ -303,6 +306,8 @@ class Jobs:
             "parameters": (version, dict(snapshot.parameters)),
             "buffers": (f"{version}/buffers", dict(snapshot.buffers)),
         }
+        if order.own:
+            stored["own"] = (f"{version}/{order.key}", dict(order.own))
         handles = {
             name: await self._put(place, value, backend)
             for name, (place, value) in stored.items()

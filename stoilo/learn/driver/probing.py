@@ -107,7 +107,7 @@ def _choose(order: Order, part: Part) -> np.ndarray[tuple[int], np.dtype[np.int6
 
 def _look(model: Model, order: Order, part: Part, rows: np.ndarray) -> Look:
     raw = _compute(model, _shrink(order, rows), part)
-    tensors, base = raw["tensors"], order.snapshot.parameters
+    tensors, base = raw["tensors"], order.arrays
     lacking = frozenset(base).difference(tensors) if _gives_gradients(order) else ()
     return Look(
         _norm(order, tensors, len(rows)),
@@ -170,10 +170,11 @@ def _compute(model: Model, order: Order, part: Part) -> dict[str, Tensors]:
     """Return what would arrive of a volunteer; the caller's objects stay as they are."""
     rows = list(order.rows or ())  # only these are copied: a part may be large
     small = part.take(rows)
-    kwargs = make_arguments(model, order.snapshot, small, order.settings)
+    given = replace(order.snapshot, parameters=order.arrays)
+    kwargs = make_arguments(model, given, small, order.settings)
     with torch_lock(model.level):
         answer = model.kernel(order.kernel)(kwargs)
-    arrived = receive(answer, order, forms_of(order.snapshot.parameters))
+    arrived = receive(answer, order, forms_of(order.arrays))
     return cast("dict[str, Tensors]", arrived)
 
 

@@ -16,6 +16,9 @@ __all__ = ["evaluate", "gradient", "local_steps"]  # the kernels of a model
 def gradient(kwargs):
     """Return the sum of the samples' gradients at the given parameters."""
     x, y = choose(kwargs)
+    if "own" in kwargs:  # arrays that travel with the part
+        own = {**kwargs["parameters"], **kwargs["own"]}
+        kwargs = {**kwargs, "parameters": own}
     loss_sum, sums = kwargs["function"](kwargs["parameters"], x, y)
     return answer(kwargs, count(x), loss_sum, sums)
 

@@ -368,6 +368,11 @@ class Ledger(Stateful):
         self._done.append(key)
         return True
 
+    def reopen(self, key: str) -> None:
+        """Let a key that was answered be given out again."""
+        self._done.remove(key)
+        self._waiting.append(key)
+
     def lose(self, key: str) -> None:
         """Note that one copy is lost; the key waits again when none is left."""
         if key not in self._out:

@@ -23,4 +23,4 @@ def pagerank(pages: int, rounds: int = 100, damping: float = 0.85) -> Program:
         rank = (1.0 - damping + damping * idle) / pages + damping * sums["rank"]
         return {"rank": rank}
 
-    return Program(start, flow, step, 1 + rounds)
+    return Program(start, flow, step, 1 + rounds, is_lenient=True)

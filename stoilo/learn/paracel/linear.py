@@ -1,4 +1,4 @@
-"""Linear models: ridge (closed form and conjugate gradients), lasso, L1-logistic.
+"""Linear models: ridge (closed form, conjugate gradients), lasso (two ways), L1-logistic.
 
 Volunteers sum products of columns once or once a round; the small system of as many unknowns
 as columns is solved here. Lines are split over the parts. There is no intercept: give a column
@@ -12,7 +12,7 @@ import numpy as np
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.tensors import Array, Tensors
-from stoilo.learn.kernels.programs import curve, gram, product
+from stoilo.learn.kernels.programs import curve, gram, product, shard
 from stoilo.learn.paracel.program import Program
 
 _PASSES, _ENOUGH = 100_000, 1e-14  # coordinate descent: most passes, relative change
@@ -48,6 +48,30 @@ def lasso(width: int, penalty: float) -> Program:
         return {"theta": descend(square, moment, penalty, here["theta"])}
 
     return Program(_start(width), gram, step)
+
+
+def consensus_lasso(width: int, penalty: float, rounds: int = 300) -> Program:
+    """Return the lasso by consensus ADMM: no matrix is sent, parts may be rounds apart.
+
+    Each part solves a small ridge system that pulls its solution to the others' and keeps
+    it with its dual; what is common is the votes' mean, thresholded (Boyd et al. 2011, §8.2).
+    Round 0 finds the pull: the parts' mean curvature.
+    """
+    _check(penalty)
+    start = {name: np.zeros(width) for name in ("theta", "votes")}
+    start |= {name: np.zeros(1) for name in ("rho", "parts", "samples")}
+
+    def own(_: int, __: int) -> dict[str, Array]:
+        return {"own": np.zeros(width), "dual": np.zeros(width)}
+
+    def step(here: Tensors, sums: Tensors) -> Tensors:
+        count, pull = sums["parts"][0], here["rho"][0]
+        if not pull:
+            return {"rho": sums["rho"] / count}
+        mean, least = sums["votes"] / count, penalty * sums["samples"][0] / pull / count
+        return {"theta": np.sign(mean) * np.maximum(0.0, np.abs(mean) - least)}
+
+    return Program(start, shard, step, 1 + rounds, own=own, is_lenient=True)
 
 
 def sparse_logistic(width: int, penalty: float, rounds: int = 100) -> Program:

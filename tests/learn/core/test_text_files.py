@@ -10,6 +10,8 @@ from stoilo.learn.core.data import chain
 from stoilo.learn.core.text_files import (
     deal_blocks,
     deal_by_key,
+    number_triples,
+    number_words,
     parse_columns,
     parse_set,
     parse_triple,
@@ -99,3 +101,23 @@ def test_vectors_and_sets_begin_with_their_identifier():
     assert parse_set("item a b a") == ("item", {"a", "b"})
     assert parse_triple("a,b,3", ",") == ("a", "b", 3.0)
     assert parse_triple("a b") == ("a", "b", 1.0)
+
+
+def test_triples_become_numbers_that_the_names_say():
+    triples = [("bob", "tea", 1.0), ("ann", "rum", 2.0), ("cid", "tea", 4.0)]
+    dealt = deal_by_key(triples, 20, lambda triple: triple[0])
+    parts, rows, columns = number_triples(dealt)
+    found = {
+        (rows[r], columns[c], value)
+        for part in parts
+        for (r, c), value in zip(part.x, part.y, strict=True)
+    }
+    assert found == set(triples)
+    assert (rows, columns, len(parts)) == (["ann", "bob", "cid"], ["rum", "tea"], 3)
+
+
+def test_words_become_numbers_and_short_lines_are_filled_up():
+    found, words = number_words([["b", "a", "b"], [], ["c"]])
+    assert words == ["a", "b", "c"]
+    assert found.tolist() == [[1, 0, 1], [-1, -1, -1], [2, -1, -1]]
+    assert number_words([])[1] == []

@@ -7,6 +7,7 @@ from sklearn.linear_model import Lasso, LogisticRegression, Ridge
 from stoilo.core.errors import UsageError
 from stoilo.learn.paracel.linear import (
     conjugate_ridge,
+    consensus_lasso,
     lasso,
     ridge,
     sparse_logistic,
@@ -58,6 +59,29 @@ async def test_lasso_is_scikit_learns(run):
     reference = Lasso(0.1, fit_intercept=False, tol=1e-15, max_iter=10**6).fit(x, y)
     assert np.abs(found - reference.coef_).max() < 2e-11
     assert (found == 0.0).sum() == 3
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+async def test_parts_agree_on_the_lasso_of_scikit_learn(scale, run):
+    x, y = problem(0, scale)
+    found = (await run(consensus_lasso(6, 0.1, 150), x, y))["theta"]
+    reference = Lasso(0.1, fit_intercept=False, tol=1e-15, max_iter=10**6).fit(x, y)
+    assert np.abs(found - reference.coef_).max() < 2e-11
+    assert (found == 0.0).tolist() == (reference.coef_ == 0.0).tolist()
+
+
+async def test_few_rounds_of_consensus_are_not_enough(run):
+    x, y = problem(0)
+    found = (await run(consensus_lasso(6, 0.1, 3), x, y))["theta"]
+    reference = Lasso(0.1, fit_intercept=False, tol=1e-15, max_iter=10**6).fit(x, y)
+    assert np.abs(found - reference.coef_).max() > 1e-6
+
+
+async def test_parts_that_are_rounds_apart_agree_on_the_same_lasso(run_apart):
+    x, y = problem(0)
+    found = await run_apart(consensus_lasso(6, 0.1, 300), x, y, 2)
+    reference = Lasso(0.1, fit_intercept=False, tol=1e-15, max_iter=10**6).fit(x, y)
+    assert np.abs(found["theta"] - reference.coef_).max() < 1e-9
 
 
 def published(x, y, penalty, steps=2000):
