@@ -214,7 +214,8 @@ class TrainerOptions:
             thesis (§9.2) computed each twice: half the work, and a wrong answer of the
             right form counts, bounded by `clip` and the rule of a step.
             ``CreateOptions(min_quorum=2)`` is the thesis's. Spot checks are the server's
-            to make (`spot_check_percent`), on computers that its operator trusts.
+            to make (`spot_check_percent`), on computers that its operator trusts;
+            `home_checks` are made here.
         flavor: dependency set at a server.
         limits: of a task at a server.
         transport: how answers' arrays travel: "raw", "compressed" (the same to the last

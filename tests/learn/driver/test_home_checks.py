@@ -9,9 +9,11 @@ import pytest
 from bench.digits import make_model, make_parts
 from bench.learn_robust import train_among
 from stoilo.core.errors import TrustError
+from stoilo.learn.core.models import make_arguments
 from stoilo.learn.core.orders import Order, Reply
 from stoilo.learn.driver.acceptance import HomeChecks
 from stoilo.learn.driver.probing import find_lie
+from stoilo.learn.methods.base import LocalWork
 
 MODEL, PART = make_model(), make_parts(10)[0]
 ORDER = Order("k", "gradient", MODEL.first(), 0, len(PART), {"seed": 0})
@@ -53,6 +55,19 @@ def test_honest_answer_and_one_that_rounds_otherwise_are_no_lie():
 )
 def test_wrong_numbers_and_missing_arrays_are_lies(change):
     assert find_lie(MODEL, ORDER, PART, replace(answer(), **change)) is not None
+
+
+def test_way_by_local_steps_is_compared_by_the_way_not_the_place():
+    settings = LocalWork(0.1, batch=20).render(len(PART), 0, "parameters")
+    order = replace(ORDER, kernel="local_steps", settings=settings)
+    kwargs = make_arguments(MODEL, order.snapshot, PART, settings)
+    raw, start = MODEL.kernel("local_steps")(kwargs), order.snapshot.parameters
+    honest = Reply(
+        0, len(PART), raw["loss_sum"], raw["tensors"], correct=raw["correct"]
+    )
+    back = {n: 2 * start[n] - a for n, a in raw["tensors"].items()}
+    assert find_lie(MODEL, order, PART, honest) is None
+    assert find_lie(MODEL, order, PART, replace(honest, tensors=back)).way
 
 
 def test_answer_is_checked_the_more_often_the_longer_it_is():
