@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.digits import make_model, score
+from bench.digits import make_model, make_parts, score
 from bench.rows import Row
+from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model, TorchModel, make_arguments
 from stoilo.learn.core.orders import Order, Reply, Snapshot
@@ -32,7 +33,9 @@ from stoilo.learn.core.tensors import (
     unflatten,
 )
 from stoilo.learn.driver.acceptance import Guard
+from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.methods.base import LocalWork
+from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.robust import Memory, clip, combine
 from stoilo.learn.methods.rules import (
     CentredClipping,
@@ -42,6 +45,8 @@ from stoilo.learn.methods.rules import (
     Near,
     Rule,
 )
+from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings
+from stoilo.learn.trainers.options import TrainerOptions
 from tests.support.learning import Digits, load_digits
 
 SIZES = (4, 1000)  # of honest parts, drawn evenly by their logarithm
@@ -192,6 +197,58 @@ def _find_farthest(
     return max(lengths, key=reach)
 
 
+def train_among(
+    pushers: int, times: float, seed: int, share: float, epochs: int = 15
+) -> tuple[float, Run]:
+    """Return the accuracy, and the run, when so many of ten hosts push in one direction.
+
+    Each `times` as long as the honest answer of its order. Nobody is excluded: the trainer
+    sees no hosts, and these simulated ones are not slowed down when they are caught.
+    """
+    chooser, model, parts = np.random.default_rng(seed), make_model(), make_parts(PARTS)
+    direction = chooser.standard_normal(flatten(model.parameters).size)
+    direction /= np.linalg.norm(direction)
+
+    def cheat(answer: dict[str, Any]) -> dict[str, Any]:
+        sums = answer["tensors"]
+        way = unflatten(direction * times * safe_norm(sums), sums)
+        return {**answer, "tensors": way}
+
+    hosts = [SimulatedHost(poll_s=0.0, cheat=cheat)] * pushers
+    hosts += [SimulatedHost(poll_s=0.0)] * (PARTS - pushers)
+    settings = SynchronousSettings(epochs, block=20, seed=seed)
+    sizes = [len(part) for part in parts]
+    method = Synchronous(model.first(), sizes, Sgd(RATE / 2), settings)
+    how = RunSettings(in_flight=PARTS, home_checks=share)
+    run = Run(method, model, parts, SimulatedBackend(hosts, seed=seed), how)
+
+    async def finish() -> Snapshot:
+        async with run:
+            return await run.finish()
+
+    return score(asyncio.run(finish()).parameters), run
+
+
+def measure_home(seeds: Sequence[int], epochs: int) -> list[Row]:
+    """Return a row for each number of pushers and length: points lost, the worst seed's."""
+    rows, share = [], TrainerOptions().home_checks
+    honest = [train_among(0, 0.0, seed, 0.0, epochs)[0] for seed in seeds]
+    for pushers, times in ((1, 3.0), (2, 3.0), (2, 1.0)):
+        for name, checks in (("", 0.0), (", checked at home", share)):
+            got = [
+                train_among(pushers, times, seed, checks, epochs)[0] for seed in seeds
+            ]
+            worst = max(a - b for a, b in zip(honest, got, strict=True))
+            title = (
+                f"worst seed's accuracy, {pushers} of ten push {times:g} times{name}"
+            )
+            row = Row(title, 100 * (1.0 - worst), "% of 100 less the loss")
+            if checks:
+                row = replace(row, target="≥ 97", met=worst <= LOSS)
+            rows.append(row)
+    return rows
+
+
 def outrun(seed: int) -> float:
     """Return how many of its own honest ways a host of 1,000 samples can send back.
 
@@ -251,7 +308,10 @@ def measure_pushers(seeds: Sequence[int], steps: int) -> list[Row]:
 
 
 def measure(
-    seeds: Sequence[int] = range(5), answers: int = 120, steps: int = STEPS
+    seeds: Sequence[int] = range(5),
+    answers: int = 120,
+    steps: int = STEPS,
+    epochs: int = 15,
 ) -> list[Row]:
     """Return the rows of false cuts, of damage, and of what a large part can send."""
     most = max(outrun(seed) for seed in seeds)
@@ -259,5 +319,6 @@ def measure(
     return [
         *measure_cuts(seeds, answers),
         *measure_pushers(seeds, steps),
+        *measure_home(seeds, epochs),
         Row(title, most, "ways", target="< 29", met=most < 29.0),
     ]

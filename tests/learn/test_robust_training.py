@@ -11,7 +11,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from bench.digits import make_model
-from bench.learn_robust import LOSS, count_cuts, outrun, push
+from bench.learn_robust import LOSS, count_cuts, outrun, push, train_among
 from stoilo.learn.core.orders import Reply
 from stoilo.learn.core.tensors import add, scale
 from stoilo.learn.methods.base import LocalWork
@@ -148,6 +148,16 @@ def test_two_of_ten_that_push_cost_three_points_at_most_and_ruin_the_clipped_mea
         found[type(rule)] = kept[0] - np.array(kept[1:])
     assert max(found[Near]) <= LOSS
     assert found[Mean][1] > 3 * LOSS
+
+
+@SLOW
+def test_two_of_ten_that_push_cost_three_points_at_most_once_answers_are_checked_here():
+    for seed in range(5):
+        honest, spoiled, checked = (
+            train_among(n, 3.0, seed, share)[0]
+            for n, share in ((0, 0.0), (2, 0.0), (2, 0.02))
+        )
+        assert honest - checked <= LOSS < honest - spoiled
 
 
 def test_honest_part_of_a_thousand_sends_no_29_ways_back():

@@ -13,6 +13,8 @@ import asyncio
 import contextlib
 import logging
 import math
+import secrets
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -26,7 +28,7 @@ from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Order, Reply, refuse_answer
 from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Form, Tensors, add, forms_of, safe_norm
-from stoilo.learn.driver.probing import Look, count_steps, look_at, runs_here
+from stoilo.learn.driver.probing import Look, count_steps, find_lie, look_at, runs_here
 from stoilo.learn.driver.transport import is_near_in_copies
 from stoilo.learn.kernels import checks
 from stoilo.learn.methods import robust
@@ -131,6 +133,7 @@ class Guard:
         memory: the norms of answers so far.
         shortened: how many answers were cut.
         doubt: why the host of the last answer is in doubt though it counts; empty if not.
+        reach: how many times the usual the last answer was, before it was cut.
     """
 
     def __init__(
@@ -141,15 +144,18 @@ class Guard:
         probe: bool = True,  # let the bound hold from the first answer on
         least_loss: float = -np.inf,  # least loss of one sample
         memory: robust.Memory | None = None,  # what an earlier run learned of norms
+        home: HomeChecks
+        | None = None,  # which answers are computed again; None for none
     ) -> None:
         self.memory = memory or robust.Memory()
         self.shortened = 0
         self.doubt = ""
+        self.reach = 1.0
         self._model, self._clip, self._probe = model, clip, probe
         self._least_loss = least_loss
         self._forms = forms_of(model.first().buffers)
         self._looks: dict[str, Look] = {}
-        self._buffers = BufferBounds()
+        self._buffers, self._home = BufferBounds(), home
         self._bounds: dict[str, robust.Memory] = {}  # work with copies → its bound
 
     async def look(self, order: Order, part: Part) -> None:
@@ -189,11 +195,29 @@ class Guard:
                 that are finite, while their norm, or the way to them, is not.
         """
         reply = keep_buffers(order, check_reply(raw, self.expect(order)))
-        self.doubt = ""
+        self.doubt, self.reach = "", 1.0
         cut = self._bound_buffers(order, self._bound_tensors(order, reply))
         if cut is not reply:
             self._tell(order)
         return cut
+
+    async def judge(self, order: Order, part: Part, raw: object) -> Reply:
+        """Return what `admit` does, once computed again here if it is the answer's turn.
+
+        Raises:
+            TrustError: ``STO-T010``, also when it differs from what is computed here.
+        """
+        memory, reply = self.memory, self.admit(order, raw)
+        if self._home is None:
+            return reply
+        try:
+            whole = check_reply(raw, self.expect(order))
+            await self._home.check(order, part, whole, self.reach)
+        except BaseException:
+            # What a liar sends does not say what is usual.
+            self.memory = memory
+            raise
+        return reply
 
     def _bound_buffers(self, order: Order, reply: Reply) -> Reply:
         if self._clip is None or not reply.buffers:
@@ -214,13 +238,10 @@ class Guard:
             raise refuse_answer("its norm is not finite")
         if self._clip is None:
             return reply
+        way, steps = replace(reply, tensors=moved), count_steps(order)
         memory = self._memory_for(order)
-        cut, after = robust.clip(
-            replace(reply, tensors=moved),
-            memory,
-            self._clip,
-            steps=count_steps(order),
-        )
+        self.reach = robust.compare(way, memory, self._clip, steps=steps)
+        cut, after = robust.clip(way, memory, self._clip, steps=steps)
         if memory is self.memory:
             self.memory = after
         if cut.tensors is moved:
@@ -251,6 +272,83 @@ class Guard:
                 " that cheats, or data parts that differ (then train with clip=None)",
                 order.key,
             )
+
+
+DIRECTIONS = 3  # of proven lies, the newest, that later answers are compared with
+ALIKE = 0.5  # the cosine to one of them from which on an answer is computed again
+PATIENT_S = 10.0  # a check that takes longer is made as much more rarely
+_DRAW = secrets.SystemRandom().random
+
+
+class HomeChecks:
+    """Answers computed again here, before they count: at random, and what looks like a push.
+
+    The chance grows with the square of an answer's length: whoever pushes hard is found
+    soon. Whoever was found has shown where it pushes to, and what goes there again is
+    computed again each time, whoever sends it: a trainer knows no hosts. Nothing is
+    refused that was not computed otherwise here, so honest parts, however much they differ,
+    count in full, and an honest run has the bits that it has without checks.
+
+    Attributes:
+        checked: how many answers were computed again.
+        found: how many of them were wrong.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        share: float,  # of usual answers that is computed again; 0 for none
+        *,
+        # From 0 to 1; hosts must not foresee it
+        draw: Callable[[], float] = _DRAW,
+        clock: Callable[[], float] = time.perf_counter,  # s
+    ) -> None:
+        self.checked = self.found = 0
+        self._model, self._share, self._draw, self._clock = model, share, draw, clock
+        self._ways: list[Tensors] = []  # of proven lies, each of length 1
+        self._sample_s = 0.0  # of the last check
+
+    async def check(self, order: Order, part: Part, reply: Reply, reach: float) -> None:
+        """Compute an accepted answer again, if it is its turn; `reach` times the usual long.
+
+        Raises:
+            TrustError: ``STO-T010`` when it differs from what is computed here.
+        """
+        if not self._share:
+            return
+        way = self._recognise(order, reply)
+        takes = self._sample_s * reply.samples
+        chance = 1.0 if way >= 0 else self._share * max(1.0, reach) ** 2
+        if self._draw() >= chance * min(1.0, PATIENT_S / max(takes, PATIENT_S)):
+            return
+        began = self._clock()
+        lie = await asyncio.to_thread(find_lie, self._model, order, part, reply)
+        self._sample_s = (self._clock() - began) / reply.samples
+        self.checked += 1
+        if lie is None:
+            # It accused somebody honest: it says nothing any more.
+            self._ways[max(way, 0) : way + 1] = []
+            return
+        self.found += 1
+        if lie.way and way < 0:
+            self._ways = [*self._ways, lie.way][-DIRECTIONS:]
+        raise refuse_answer(f"computed again, {lie.what}")
+
+    def _recognise(self, order: Order, reply: Reply) -> int:
+        """Return which proven lie an answer goes along with; -1 for none."""
+        if not self._ways or not reply.tensors:
+            return -1
+        base = order.snapshot.parameters
+        moved = (
+            add(reply.tensors, base, -1.0) if order.gives_parameters else reply.tensors
+        )
+        size = max(safe_norm(moved), _TINY)
+        along = [
+            sum(float(np.vdot(moved[n], a)) for n, a in way.items() if n in moved)
+            / size
+            for way in self._ways
+        ]
+        return next((i for i, cosine in enumerate(along) if cosine >= ALIKE), -1)
 
 
 class Disputes:

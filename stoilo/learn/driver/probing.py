@@ -25,7 +25,7 @@ from stoilo.learn.core.models import (
     make_arguments,
     torch_lock,
 )
-from stoilo.learn.core.orders import Order
+from stoilo.learn.core.orders import Order, Reply
 from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Tensors, add, forms_of, safe_norm
 from stoilo.learn.driver.transport import receive
@@ -84,6 +84,51 @@ def runs_here(model: Model, order: Order, part: Part) -> bool:
     except Exception:  # noqa: BLE001 - the researcher's own code: so the volunteer is right
         return False
     return True
+
+
+OFF = (
+    0.3  # of an honest answer's length: two machines differ by less, and a push by more
+)
+# Of a sum of losses, and by the sample: as much is rounding
+_LOSS_OFF, _ROUNDING = 0.05, 1e-5
+
+
+@dataclass(frozen=True, slots=True)
+class Lie:
+    """By what an answer differs from the same order computed here."""
+
+    what: str  # in a few words
+    # The difference, of length 1; empty where only numbers are wrong
+    way: Tensors = field(default_factory=dict)
+
+
+def find_lie(model: Model, order: Order, part: Part, reply: Reply) -> Lie | None:
+    """Return how an accepted answer differs from the whole order computed here.
+
+    None when it is near, or when the order cannot be computed here. Near and not equal,
+    because processors round differently and many local steps make more of it.
+    """
+    rows = tuple(_choose(order, part).tolist())
+    try:
+        raw: Any = _compute(model, replace(order, rows=rows), part)
+    except Exception:  # noqa: BLE001 - the researcher's own code: volunteers report it
+        return None
+    here = float(raw["loss_sum"])
+    room = _LOSS_OFF * abs(here) + 1e-3 * order.samples
+    if abs(reply.loss_sum - here) > room:
+        return Lie(f"its sum of losses is {reply.loss_sum:.4g}, here {here:.4g}")
+    if abs(reply.correct - int(raw["correct"])) > _LOSS_OFF * order.samples + 1:
+        return Lie(f"it says {reply.correct} are right, here {raw['correct']}")
+    if set(reply.tensors) != set(raw["tensors"]):
+        return Lie("it has other arrays than here")
+    way = add(reply.tensors, raw["tensors"], -1.0)
+    base = order.snapshot.parameters if order.gives_parameters else {}
+    usual = safe_norm(add(raw["tensors"], base, -1.0) if base else raw["tensors"])
+    size, rounding = safe_norm(way), safe_norm(base) + order.samples * (not base)
+    if size <= OFF * usual + _ROUNDING * rounding:
+        return None
+    unit = {name: array / size for name, array in way.items()}
+    return Lie(f"it is off by {size / max(usual, 1e-300):.2g} of its length here", unit)
 
 
 def measure_seconds(model: Model, order: Order, part: Part) -> float:

@@ -20,24 +20,15 @@ from typing import Self
 
 import numpy as np
 
-from stoilo.core.errors import (
-    InternalError,
-    StoiloError,
-    TrustError,
-)
+from stoilo.core.errors import InternalError, StoiloError, TrustError
 from stoilo.learn.backends import Backend, Job, JobEnd, Reached, reach
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Method, Order, Reply, Snapshot, Update
 from stoilo.learn.core.states import Keeper, select
-from stoilo.learn.driver.acceptance import Disputes, Guard
+from stoilo.learn.driver.acceptance import Disputes, Guard, HomeChecks
 from stoilo.learn.driver.in_flight import Flight, Flights, Jobs, Losses, Pace
-from stoilo.learn.driver.saving import (
-    History,
-    Saving,
-    Tally,
-    identify,
-)
+from stoilo.learn.driver.saving import History, Saving, Tally, identify
 from stoilo.learn.driver.transport import Raw, Transport, ask, count_bytes, receive
 from stoilo.learn.methods import robust
 from stoilo.learn.methods.rules import Clip
@@ -60,6 +51,7 @@ class RunSettings:
         folder: of checkpoint and history; None keeps nothing.
         least_loss: least loss of one sample; answers below it are refused.
         transport: how the arrays of answers travel.
+        home_checks: share of usual answers that is computed again here before it counts.
         outage_s: how long a server that does not answer is waited for, s, when there is
             something to submit; answers are waited for as long as it takes.
     """
@@ -73,6 +65,7 @@ class RunSettings:
     folder: Path | None = None
     least_loss: float = -np.inf
     transport: Transport = field(default_factory=Raw)
+    home_checks: float = 0.0
     outage_s: float = 3600.0
 
 
@@ -108,12 +101,14 @@ class Run:
         self._watcher, self._beside = watcher, beside
         self._flights = Flights()
         self._jobs = Jobs(model, self.parts, secrets.token_hex(8), self.tally)
+        self.home = HomeChecks(model, self.settings.home_checks)
         self._guard = Guard(
             model,
             self.settings.clip,
             probe=self.settings.probe,
             least_loss=self.settings.least_loss,
             memory=memory,
+            home=self.home,
         )
         self._losses = Losses(self.settings.tries, self.settings.patience)
         self._pace = Pace()
@@ -273,6 +268,7 @@ class Run:
         flight = self._flights.end(ending.job_id)
         if flight is None or flight.began is None:
             return False
+        order = flight.order
         took = self._pace.note(ending.finished_at - flight.began)
         self.tally.out_s += took
         self.tally.computed_s += min(max(0.0, ending.computed_s), took)
@@ -284,10 +280,10 @@ class Run:
                 self.tally.failed += 1
                 await self._lose(flight, ending.error)
                 return False
-            expected = self._guard.expect(flight.order)
-            value = receive(ending.value, flight.order, expected.tensors)
             cut = self._guard.shortened
-            reply = self._guard.admit(flight.order, value)
+            value = receive(ending.value, order, self._guard.expect(order).tensors)
+            part = self._jobs.part_of(order)
+            reply = await self._keep(flight, self._guard.judge(order, part, value))
         except TrustError as error:
             self.tally.refused += 1
             self._disputes.note(ending.job_id, str(error))
@@ -305,11 +301,14 @@ class Run:
 
         It is believed before any answer: something may be missing in every jail.
         """
-        if not len(self.history):
-            return
-        try:
+        if len(self.history):
             part = self._jobs.part_of(flight.order)
-            await self._disputes.check(flight.order, part, error)
+            await self._keep(flight, self._disputes.check(flight.order, part, error))
+
+    async def _keep(self, flight: Flight, work: Awaitable[Reached]) -> Reached:
+        """Await what judges an answer; an interruption leaves the answer to come again."""
+        try:
+            return await work
         except TrustError:
             raise
         except BaseException:

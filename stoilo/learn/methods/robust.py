@@ -124,6 +124,14 @@ def clip(
     return replace(reply, tensors=_weighted([reply], [factor])), after
 
 
+def compare(reply: Reply, memory: Memory, rule: Clip, *, steps: int = 0) -> float:
+    """Return how many times the usual size a sound reply is; 1 while nothing is known."""
+    size, samples = measure(safe_norm(reply.tensors), reply.samples, steps)
+    once = replace(rule, factor=1.0)
+    power = 0.5 if steps else 1.0
+    return 1.0 / _clip_factor(size, samples, memory, once, power=power)
+
+
 def combine(
     replies: Sequence[Reply], rule: Rule = DEFAULT_RULE, memory: Memory | None = None
 ) -> Combined:

@@ -334,6 +334,7 @@ async def evaluate_on(
         tries=chosen.tries,
         folder=chosen.folder,
         least_loss=find_least_loss(form) if least is None else least,
+        home_checks=chosen.home_checks,
     )
     run = Run(method, form, parts, backend, settings)
     try:

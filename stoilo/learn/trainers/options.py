@@ -193,6 +193,9 @@ class TrainerOptions:
             answer counts at once: what waits in a queue has old weights.
         tries: how often the same work may fail before the training ends.
         clip: bound on the influence of one answer; None for none.
+        home_checks: share of usual answers that this process computes again before they
+            count (longer ones more often, by the square of their length): a wrong one is
+            given out again and its host reported; 0 for none.
         least_loss: least loss of one sample: an answer below it is refused. None: 0 for
             torch's cross entropy (BCE, too), MSE, L1 and Huber losses, else none.
         seed: of the splitting.
@@ -211,7 +214,8 @@ class TrainerOptions:
             thesis (§9.2) computed each twice: half the work, and a wrong answer of the
             right form counts, bounded by `clip` and the rule of a step.
             ``CreateOptions(min_quorum=2)`` is the thesis's. Spot checks are the server's
-            to make (`spot_check_percent`), on computers that its operator trusts.
+            to make (`spot_check_percent`), on computers that its operator trusts;
+            `home_checks` are made here.
         flavor: dependency set at a server.
         limits: of a task at a server.
         transport: how answers' arrays travel: "raw", "compressed" (the same to the last
@@ -223,6 +227,7 @@ class TrainerOptions:
     in_flight: int = 0
     tries: int = 4
     clip: Clip | None = field(default_factory=Clip)
+    home_checks: float = 0.02
     least_loss: float | None = None
     seed: int = 0
     folder: Path | None = None
@@ -237,6 +242,15 @@ class TrainerOptions:
     flavor: str | None = None
     limits: TaskLimits | None = None
     transport: Transport | TransportName = "raw"
+
+    def describe_trust(self) -> str:
+        """Return, in a line, how many copies are believed and what is computed again."""
+        copies = "One copy" if self.redundancy is None else "A quorum"
+        share = f"{self.home_checks:.3g} of usual answers, longer ones more often, are"
+        return (
+            f"{copies} of each task is believed; {share} computed again here"
+            " before they count. A server checks on top if its operator set that."
+        )
 
 
 class Common(TypedDict, total=False):

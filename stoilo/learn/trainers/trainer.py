@@ -107,16 +107,16 @@ class Trainer:
 
     def _make_run(self, make: MakeMethod, folder: Path | None) -> Run:
         rehearse(self.form, self.parts[0])
+        least = self.options.least_loss
         settings = RunSettings(
             name=self._name,
             in_flight=self._most_out(),
             tries=self.options.tries,
             clip=self.options.clip,
             folder=folder,
-            least_loss=find_least_loss(self.form)
-            if self.options.least_loss is None
-            else self.options.least_loss,
+            least_loss=find_least_loss(self.form) if least is None else least,
             transport=as_transport(self.options.transport),
+            home_checks=self.options.home_checks,
         )
         self._made_by = make
         method = make(self.snapshot, [len(part) for part in self.parts])
@@ -164,6 +164,7 @@ class Trainer:
             return
         self._is_shown = True
         self._display.say(str(await asyncio.to_thread(self.estimate)))
+        self._display.say(self.options.describe_trust())
         self._display.__enter__()
 
     def _watch(self, update: Update, tally: Tally) -> None:

@@ -40,7 +40,8 @@ def assert_shown(text, epochs):
     lines = [line for line in text.splitlines() if not line.startswith("warning")]
     assert lines[0].startswith("step ≈")
     assert "3 tasks, 3 rounds" in lines[0]
-    assert [line[:7] for line in lines[1:]][:epochs] == [
+    assert lines[1].startswith("One copy of each task is believed; 0.02 of")
+    assert [line[:7] for line in lines[2:]][:epochs] == [
         f"epoch {number}" for number in range(epochs)
     ]
     assert text.count("step ≈") == 1

@@ -98,7 +98,10 @@ def hosts_with_a_cheat():
 @pytest.mark.parametrize("method", ["dpbgd", "vcasgd", "fedavg", "downpour", "ssp"])
 async def test_cheat_among_eight_does_little_harm_unless_answers_count_in_full(method):
     ends = []
-    for options in (TrainerOptions(), TrainerOptions(clip=None)):
+    for options in (
+        TrainerOptions(home_checks=0.0),
+        TrainerOptions(clip=None, home_checks=0.0),
+    ):
         given = wish(method, options=options, optimizer=Sgd(0.3))
         given |= {"alpha": 0.9, "epochs": 20} if method == "vcasgd" else {}
         model, place = make_model(), hosts_with_a_cheat()
@@ -113,7 +116,7 @@ async def test_robust_rule_holds_where_each_answer_counts_in_full():
     for rule in (CoordinateMedian(), None):
         trained = await fit(
             "dpbgd", make_model(), DATA, hosts_with_a_cheat(), rule=rule,
-            optimizer=Sgd(0.3), options=TrainerOptions(clip=None),
+            optimizer=Sgd(0.3), options=TrainerOptions(clip=None, home_checks=0.0),
         )  # fmt: skip
         ends.append(loss_of(trained.snapshot))
     assert ends[0] < 0.6 * np.log(3)
