@@ -35,6 +35,7 @@ _TOKENS = re.compile(
     r"(?:'[A-Za-z0-9_. -]*+'|None|[0-9]++(?:\.[0-9]++)?+|[{}(),: \n])*+"
 )
 _PLAIN = frozenset({bool, int, float, str, type(None)})
+_DECODED = "decoded bytes"
 _SCOPE = {"init": "init_valid", "compare": "compare_valid"}
 Check = Callable[..., bool]
 
@@ -45,6 +46,7 @@ def judge(
     op: str,
     entry: str,
     values: tuple[bytes, ...],
+    most: int = MOST_BYTES,
 ) -> bool | None:
     """Return the verdict of our own check, None where a jail has to be asked.
 
@@ -54,9 +56,10 @@ def judge(
         op: ``init`` or ``compare``.
         entry: the function's name.
         values: encoded and hostile, as many as `op` takes.
+        most: bytes of the arrays that may be decoded.
     """
     checks = _find_checks(source, modules)
-    if entry != _SCOPE[op] or entry not in checks:
+    if entry != _SCOPE[op] or entry not in checks or checks[_DECODED] > most:
         return None
     if len(values) != (1 if op == "init" else 2):
         return None
@@ -70,7 +73,7 @@ def judge(
     return _ask(checks, entry, found)
 
 
-def _ask(checks: Mapping[str, Check], entry: str, values: list[Any]) -> bool | None:
+def _ask(checks: Mapping[str, Any], entry: str, values: list[Any]) -> bool | None:
     # Answers without the ordered form may cost a comparator anything: the jail's business
     import numpy as np  # noqa: PLC0415 - `_find_checks` has loaded it
 
@@ -95,15 +98,15 @@ def _are_arrays(node: Node) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _find_checks(source: bytes, modules: frozenset[str]) -> Mapping[str, Check]:
+def _find_checks(source: bytes, modules: frozenset[str]) -> Mapping[str, Any]:
     """Return the functions of a module of ours with its literals; {} of another."""
-    text = source.decode()
+    text = source.decode("utf-8", "replace")
     code = _compile_checks().get(LITERAL.sub(r"\1 = None", text))
     if code is None or not {"math", "numpy", "zlib"} <= modules:
         return {}
     try:
         literals = {name: _read_literal(word) for name, word in LITERAL.findall(text)}
-        _check_literals(**literals)
+        decoded = _check_literals(**literals)
         scope: dict[str, Any] = {"__name__": __name__}
         exec(code, scope)  # noqa: S102 - the release's own text
     except (
@@ -116,7 +119,8 @@ def _find_checks(source: bytes, modules: frozenset[str]) -> Mapping[str, Check]:
     ):
         return {}
     scope.update(literals)
-    return {name: scope[name] for name in _SCOPE.values() if name in scope}
+    found = {name: scope[name] for name in _SCOPE.values() if name in scope}
+    return {**found, _DECODED: decoded}
 
 
 def _read_literal(text: str) -> Any:
@@ -133,14 +137,16 @@ def _read_literal(text: str) -> Any:
         raise ValueError from None
 
 
-def _check_literals(expected: Any, told: Any, forms: Any = None) -> None:
-    """Raise where the arrays that are asked for are too many, or a block is."""
+def _check_literals(expected: Any, told: Any, forms: Any = None) -> int:
+    """Return the bytes of all arrays; raise where they are too many, or a block is."""
     every = [*expected["tensors"].values(), *expected["buffers"].values()]
     every += forms.values() if forms is not None else []
-    if sum(item_bytes(kind) * math.prod(shape) for kind, shape in every) > MOST_BYTES:
+    decoded: int = sum(item_bytes(kind) * math.prod(shape) for kind, shape in every)
+    if decoded > MOST_BYTES:
         raise ValueError
     if told is not None and _largest_block(told) > MOST_BLOCK:
         raise ValueError
+    return decoded
 
 
 def _largest_block(told: Mapping[str, Any]) -> int:
