@@ -38,8 +38,7 @@ if TYPE_CHECKING:
         split_lines,
     )
     from stoilo.learn.core.vision import import_torchvision
-    from stoilo.learn.driver.run import Run, RunSettings
-    from stoilo.learn.driver.transport import (
+    from stoilo.learn.driver.codecs import (
         Compressed,
         Half,
         OneBit,
@@ -51,6 +50,8 @@ if TYPE_CHECKING:
         Ternary,
         TopK,
     )
+    from stoilo.learn.driver.downlink import Delta
+    from stoilo.learn.driver.run import Run, RunSettings
     from stoilo.learn.methods.base import LocalWork, Staleness
     from stoilo.learn.methods.downpour import DownpourSettings
     from stoilo.learn.methods.federated import FederatedSettings
@@ -153,7 +154,8 @@ _HOMES = {
     "trainers.progress": "Conditions Display Estimate",
     "trainers.trainer": "Trainer",
     "trainers.watching": "MLflow Page TensorBoard WandB draw",
-    "driver.transport": "Compressed Half OneBit PerLayer PowerSGD Quantised Raw "
+    "driver.downlink": "Delta",
+    "driver.codecs": "Compressed Half OneBit PerLayer PowerSGD Quantised Raw "
     "Remainder Ternary TopK",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -162,7 +164,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 __all__ = [
     "METHODS", "AdaDelta", "Adagrad", "Adam", "ArrayModel", "CentredClipping", "Clip",
     "Compressed", "Conditions", "CoordinateMedian", "Cosine", "DPBGDOptions",
-    "DPBGDTrainer", "DiLoCoTrainer", "Display", "DownpourSettings", "DownpourTrainer",
+    "DPBGDTrainer", "Delta", "DiLoCoTrainer", "Display", "DownpourSettings", "DownpourTrainer",
     "Epoch", "EpochMetrics", "Estimate", "Evaluation", "FedAvgTrainer",
     "FederatedSettings", "Half", "Krum", "LargeMinibatchSettings",
     "LargeMinibatchTrainer", "LazyPart", "LocalBackend", "LocalWork",

@@ -20,25 +20,18 @@ from typing import Self
 
 import numpy as np
 
-from stoilo.core.errors import (
-    InternalError,
-    StoiloError,
-    TrustError,
-)
+from stoilo.core.errors import InternalError, StoiloError, TrustError
 from stoilo.learn.backends import Backend, Job, JobEnd, Reached, reach
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Method, Order, Reply, Snapshot, Update
 from stoilo.learn.core.states import Keeper, select
 from stoilo.learn.driver.acceptance import Disputes, Guard
+from stoilo.learn.driver.codecs import Raw, Transport
+from stoilo.learn.driver.downlink import Delta, Versions
 from stoilo.learn.driver.in_flight import Flight, Flights, Jobs, Losses, Pace
-from stoilo.learn.driver.saving import (
-    History,
-    Saving,
-    Tally,
-    identify,
-)
-from stoilo.learn.driver.transport import Raw, Transport, ask, count_bytes, receive
+from stoilo.learn.driver.saving import History, Saving, Tally, identify
+from stoilo.learn.driver.transport import ask, count_bytes, receive
 from stoilo.learn.methods import robust
 from stoilo.learn.methods.rules import Clip
 
@@ -60,6 +53,7 @@ class RunSettings:
         folder: of checkpoint and history; None keeps nothing.
         least_loss: least loss of one sample; answers below it are refused.
         transport: how the arrays of answers travel.
+        downlink: how versions travel; None for whole and as they are.
         outage_s: how long a server that does not answer is waited for, s, when there is
             something to submit; answers are waited for as long as it takes.
     """
@@ -73,6 +67,7 @@ class RunSettings:
     folder: Path | None = None
     least_loss: float = -np.inf
     transport: Transport = field(default_factory=Raw)
+    downlink: Delta | None = None
     outage_s: float = 3600.0
 
 
@@ -107,7 +102,9 @@ class Run:
         self.history = History(folder / "history.jsonl" if folder else None)
         self._watcher, self._beside = watcher, beside
         self._flights = Flights()
-        self._jobs = Jobs(model, self.parts, secrets.token_hex(8), self.tally)
+        self._versions = versions = Versions(self.settings.downlink)
+        ident = secrets.token_hex(8)
+        self._jobs = Jobs(model, self.parts, ident, self.tally, versions)
         self._guard = Guard(
             model,
             self.settings.clip,
@@ -149,6 +146,7 @@ class Run:
                 self._jobs.ident, self._guard.memory = run.ident, run.memory
                 self.method.load(select(states, "method"))
                 self._flights.load(select(states, "flights"))
+                self._versions.load(states)
                 if self._beside is not None:
                     self._beside.load(select(states, "beside"))
         except BaseException:
@@ -232,7 +230,8 @@ class Run:
         orders = self.method.next_orders(room) if room > 0 else ()
         if not orders:
             return
-        orders = [ask(order, self.settings.transport) for order in orders]
+        send, transport = self._versions.send, self.settings.transport
+        orders = [ask(send(order), transport) for order in orders]
         added = [self._flights.add(order) for order in orders]
         await self._save()
         await self._submit(added)
@@ -376,6 +375,7 @@ class Run:
             return
         # Both of one moment: nothing may be awaited between them.
         states = {"method": self.method.save(), "flights": self._flights.save()}
+        states |= self._versions.save()
         if self._beside is not None:
             states["beside"] = self._beside.save()
         await self._saving.save(self._jobs.ident, self.memory, states)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from stoilo.learn.kernels.encoding import pack
+from stoilo.learn.kernels.encoding import arrive, pack
 
 __all__ = ["evaluate", "gradient", "local_steps"]  # the kernels of a model
 
 
 def gradient(kwargs):
     """Return the sum of the samples' gradients at the given parameters."""
+    kwargs = arrive(kwargs)
     x, y = choose(kwargs)
     loss_sum, sums = kwargs["function"](kwargs["parameters"], x, y)
     return answer(kwargs, count(x), loss_sum, sums)
@@ -26,6 +27,7 @@ def evaluate(kwargs):
     With the setting ``labels``, an array comes with it: the class that each sample was
     taken for. Otherwise no arrays do.
     """
+    kwargs = arrive(kwargs)
     x, y = choose(kwargs)
     loss_sum, _ = kwargs["function"](kwargs["parameters"], x, y)
     found = answer(kwargs, count(x), loss_sum, {})
@@ -44,6 +46,7 @@ def local_steps(kwargs):
     (``sgd`` or ``adamw``), ``decay``, ``seed``, ``give`` (``parameters`` or ``sum``: of the
     loss alone), ``proximal`` (pull back to the start).
     """
+    kwargs = arrive(kwargs)
     settings = kwargs["settings"]
     start, pull = kwargs["parameters"], settings.get("proximal", 0.0)
     x, y = choose(kwargs)

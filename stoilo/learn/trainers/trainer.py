@@ -19,6 +19,7 @@ from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import find_least_loss
 from stoilo.learn.core.orders import Method, Snapshot, Update
 from stoilo.learn.core.states import Keeper
+from stoilo.learn.driver.downlink import as_downlink
 from stoilo.learn.driver.probing import measure_seconds, rehearse
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.driver.saving import Tally
@@ -118,6 +119,7 @@ class Trainer:
             if self.options.least_loss is None
             else self.options.least_loss,
             transport=as_transport(self.options.transport),
+            downlink=as_downlink(self.options.downlink),
         )
         self._made_by = make
         method = make(self.snapshot, [len(part) for part in self.parts])
@@ -328,12 +330,15 @@ class Trainer:
         model = sum(a.nbytes for a in base.parameters.values())
         buffers = sum(a.nbytes for a in base.buffers.values())
         share = as_transport(self.options.transport).share
+        down = as_downlink(self.options.downlink)
         given = conditions or self.options.conditions or Conditions()
         return Estimate.of(
             # More volunteers than tasks have nothing to do.
             replace(given, volunteers=min(given.volunteers, most)),
             len(orders),
-            download_bytes=model + buffers + part.nbytes,
+            download_bytes=round(model * (down.share if down else 1.0))
+            + buffers
+            + part.nbytes,
             upload_bytes=round(model * share) + buffers,
             compute_s=largest.samples * measure_seconds(self.form, largest, part),
         )

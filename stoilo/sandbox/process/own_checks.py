@@ -22,8 +22,9 @@ from typing import Any, Final
 from stoilo.core.codec.nodes import Ndarray, Node, from_node, item_bytes
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import StoiloError
+from stoilo.sandbox.process.task_job import read_kept
 
-CHECKS_FILE, CHECKS_BREAK = "checks.txt", "\f\n"
+CHECKS_FILE = "checks.txt"
 MOST_BYTES: Final = 128 << 20  # of the arrays that a check decodes at once
 MOST_BLOCK: Final = 1 << 20
 MOST_DEPTH: Final = 4  # of a literal: each codec inside another doubles the work
@@ -160,5 +161,5 @@ def _compile_checks() -> Mapping[str, CodeType]:
     texts = Path(__file__).with_name(CHECKS_FILE).read_text("utf-8")
     return {
         text: compile(text, CHECKS_FILE, "exec", dont_inherit=True)
-        for text in texts.split(CHECKS_BREAK)
+        for text in read_kept(texts)
     }
