@@ -26,7 +26,7 @@ from stoilo.learn import (
     TopK,
     TrainerOptions,
 )
-from stoilo.learn.driver.transport import Transport
+from stoilo.learn.driver.codecs import Transport
 
 PARTS, BLOCK, SEEDS, EPOCHS = 7, 20, 5, 8
 CODECS: dict[str, Transport] = {

@@ -6,7 +6,10 @@ used is read from ``/proc`` before and after the steps, so idle time between the
 too. The peer is the same step before captures were kept, tasks were submitted together and
 waited for by one stream (`BEFORE_MS`: means of two runs at d15ed444, in turn with today's,
 on a quiet machine of two cores: compare them on such a one only). What one
-`submit()` costs the client is against the same one with its source captured anew.
+`submit()` costs the client is against the same one with its source captured anew. The large
+network again with fewer bytes (`WAYS`): processor time and bytes, against versions and
+gradients as they are in the same run. Bytes down are of the blobs that a host fetches which
+has those before.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -27,7 +31,7 @@ from bench.learn_jail import VOLUNTEERS, load_tensors, make_network
 from bench.rows import Row
 from stoilo.client.capture.known import Captures
 from stoilo.client.session import Journal
-from stoilo.learn import DPBGDOptions, DPBGDTrainer
+from stoilo.learn import Delta, DPBGDOptions, DPBGDTrainer, TopK
 from stoilo.learn.core.models import TorchModel
 from stoilo.learn.core.tensors import forms_of
 from stoilo.learn.driver.acceptance import Expectation
@@ -39,6 +43,13 @@ WIDTHS = (42, 2048)  # hidden units of both layers: 5 thousand, 4.35 million wei
 SIDES = ("client", "server", "volunteers")
 # Processor time of a step, ms, by hidden units: client, server, volunteers
 BEFORE_MS = {42: (232.0, 396.0, 145.0), 2048: (799.0, 1819.0, 1096.0)}
+Way = dict[str, Any]  # options of a trainer
+WAYS: dict[str, Way] = {
+    "as they are": {},
+    "bfloat16": {"transport": "bfloat16", "downlink": "bfloat16"},
+    "int8, deltas down": {"transport": "int8", "downlink": Delta()},
+    "int8, top 1 % down": {"transport": "int8", "downlink": Delta(TopK(), every=32)},
+}
 MOST_SUBMIT_MS = 5.0
 SUBMITS = 20
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -75,19 +86,21 @@ def read_sides(server: int) -> Used:
 
 
 async def use_a_step(
-    conn: stoilo.Connection, server: int, width: int, steps: int
-) -> tuple[Used, float]:
-    """Return what each side uses in a step, s, and how long a step takes, s."""
+    conn: stoilo.Connection, server: int, width: int, steps: int, how: Way | None = None
+) -> tuple[Used, float, tuple[float, float]]:
+    """Return what each side uses in a step, s, how long it takes, s, and bytes down and up."""
     x, y = load_tensors()
     trainer = DPBGDTrainer(
         conn, make_network(width), nn.functional.cross_entropy, torch.optim.SGD,
         {"lr": 0.1}, (x.numpy(), y.numpy()),
-        options=DPBGDOptions(tasks=VOLUNTEERS),
+        options=DPBGDOptions(tasks=VOLUNTEERS, **(how or {})),
     )  # fmt: skip
     times = []
     async with trainer:
         for _ in range(2):  # parts travel once, zygotes start
             await trainer.train_epoch()
+        tally = trainer.run.tally
+        down, up = tally.sent_bytes, tally.received_bytes
         before = read_sides(server)
         for _ in range(steps):
             began = time.perf_counter()
@@ -95,7 +108,8 @@ async def use_a_step(
             times.append(time.perf_counter() - began)
         after = read_sides(server)
     used = {side: (after[side] - before[side]) / steps for side in SIDES}
-    return used, statistics.median(times)
+    down, up = tally.sent_bytes - down, tally.received_bytes - up
+    return used, statistics.median(times), (down / steps, up / steps)
 
 
 def make_rows(width: int, used: Used, took: float) -> list[Row]:
@@ -120,6 +134,24 @@ def _compared(name: str, ms: float, before: float | None) -> Row:
     if before is None:
         return Row(name, ms, "ms")
     return Row(name, ms, "ms", "before", before, ms / before, "of before")
+
+
+async def compare_ways(
+    conn: stoilo.Connection, server: int, width: int, steps: int
+) -> list[Row]:
+    """Return processor time and bytes of a step, by how arrays travel."""
+    title, plain, rows = f"DPBGD step, {width} hidden units", list[float](), list[Row]()
+    for name, how in WAYS.items():
+        used, _, (down, up) = await use_a_step(conn, server, width, steps, how)
+        found = [sum(used.values()) * 1e3, down / 1e6, up / 1e6]
+        plain = plain or found
+        for what, unit, ours, peer in zip(
+            ("processor time", "bytes down", "bytes up"), ("ms", "MB", "MB"),
+            found, plain, strict=True,
+        ):  # fmt: skip
+            one = f"{title}, {name}: {what}"
+            rows.append(Row(one, ours, unit, "as they are", peer, ours / peer, "of it"))
+    return rows
 
 
 async def use_a_submit(conn: stoilo.Connection) -> Row:
@@ -152,8 +184,9 @@ def measure(widths: Sequence[int] = WIDTHS, steps: int = STEPS) -> list[Row]:
         rows = []
         async with stoilo.connect(address, journal=journal) as conn:
             for width in widths:
-                used, took = await use_a_step(conn, server, width, steps)
+                used, took, _ = await use_a_step(conn, server, width, steps)
                 rows += make_rows(width, used, took)
+            rows += await compare_ways(conn, server, widths[-1], steps)
             rows.append(await use_a_submit(conn))
         return rows
 

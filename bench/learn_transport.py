@@ -23,14 +23,8 @@ from stoilo.learn.core.orders import Order, Reply, Snapshot
 from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Form, Tensors
 from stoilo.learn.driver.acceptance import Expectation, check_reply
-from stoilo.learn.driver.transport import (
-    Compressed,
-    Raw,
-    Ternary,
-    Transport,
-    ask,
-    receive,
-)
+from stoilo.learn.driver.codecs import Compressed, Raw, Ternary, Transport
+from stoilo.learn.driver.transport import ask, receive
 from stoilo.learn.kernels.encoding import pack
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest

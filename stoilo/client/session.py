@@ -154,7 +154,7 @@ class Session:
         name = encode_stored(blob)
         work = self._uploads.get(name)
         if work is None or (work.done() and (work.cancelled() or work.exception())):
-            upload = self.wire.upload(blob, patience_s=self.patience_s)
+            upload = self.wire.upload(name, blob, patience_s=self.patience_s)
             work = asyncio.ensure_future(upload)
             self._uploads[name] = work
         return await asyncio.shield(work)

@@ -276,9 +276,10 @@ class Wire:
                     logger.warning("%s; still trying, nothing is lost", error.message)
             await asyncio.sleep(pause)
 
-    async def upload(self, data: bytes, *, patience_s: float | None) -> str:
-        """Upload one blob and return its digest."""
-        digest = content_digest(data)
+    async def upload(
+        self, digest: str, data: bytes, *, patience_s: float | None
+    ) -> str:
+        """Upload the blob of that digest and return it."""
 
         async def attempt() -> None:
             async with self._turns:

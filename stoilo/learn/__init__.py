@@ -48,8 +48,7 @@ if TYPE_CHECKING:
         split_lines,
     )
     from stoilo.learn.core.vision import import_torchvision
-    from stoilo.learn.driver.run import Run, RunSettings
-    from stoilo.learn.driver.transport import (
+    from stoilo.learn.driver.codecs import (
         Compressed,
         Half,
         OneBit,
@@ -61,6 +60,8 @@ if TYPE_CHECKING:
         Ternary,
         TopK,
     )
+    from stoilo.learn.driver.downlink import Delta
+    from stoilo.learn.driver.run import Run, RunSettings
     from stoilo.learn.methods.base import LocalWork, Staleness
     from stoilo.learn.methods.downpour import DownpourSettings
     from stoilo.learn.methods.federated import FederatedSettings
@@ -139,9 +140,10 @@ _HOMES = {
     "core.text_files": "deal_blocks deal_by_key number_triples number_words "
     "parse_columns parse_set parse_triple parse_vector read_lines split_lines",
     "core.vision": "import_torchvision",
+    "driver.codecs": "Compressed Half OneBit PerLayer PowerSGD Quantised Raw Remainder "
+    "Ternary TopK",
+    "driver.downlink": "Delta",
     "driver.run": "Run RunSettings",
-    "driver.transport": "Compressed Half OneBit PerLayer PowerSGD Quantised Raw "
-    "Remainder Ternary TopK",
     "methods.base": "LocalWork Staleness",
     "methods.downpour": "DownpourSettings",
     "methods.federated": "FederatedSettings",
@@ -175,9 +177,9 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 __all__ = [
     "METHODS", "AdaDelta", "Adagrad", "Adam", "ArrayModel", "Assignment",
     "CentredClipping", "Clip", "Compressed", "Conditions", "CoordinateMedian", "Cosine",
-    "DPBGDOptions", "DPBGDTrainer", "DiLoCoTrainer", "Display", "DownpourSettings",
-    "DownpourTrainer", "Epoch", "EpochMetrics", "Estimate", "Evaluation",
-    "FedAvgTrainer", "FederatedSettings", "Half", "HandedRun", "Krum",
+    "DPBGDOptions", "DPBGDTrainer", "Delta", "DiLoCoTrainer", "Display",
+    "DownpourSettings", "DownpourTrainer", "Epoch", "EpochMetrics", "Estimate",
+    "Evaluation", "FedAvgTrainer", "FederatedSettings", "Half", "HandedRun", "Krum",
     "LargeMinibatchSettings", "LargeMinibatchTrainer", "LazyPart", "LocalBackend",
     "LocalWork", "LogisticSettings", "LogisticTrainer", "MLflow", "Mean", "Momentum",
     "Near", "OneBit", "Page", "ParallelResult", "ParallelSettings", "ParallelTrainer",

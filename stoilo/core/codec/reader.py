@@ -55,6 +55,8 @@ class SkeletonBounds(msgspec.Struct, frozen=True):
     size: int = BOUNDS.value_bytes
     # whether it may name functions, classes and blobs, as arguments do
     references: bool = True
+    # bytes that may be copied: outside of arrays, and of booleans
+    loose: int = BOUNDS.value_bytes
 
 
 DEFAULT_BOUNDS = SkeletonBounds()
@@ -103,11 +105,14 @@ class Reader:
         self.left = bounds.nodes
         self.depth = bounds.depth
         self.readers = _READERS if bounds.references else _DATA_READERS
+        self.stop = bounds.loose  # beyond it no byte is read, but for arrays'
 
     def _take(self, size: int) -> memoryview:
         end = self.at + size
         if end > len(self.view):
             raise TrustError("STO-D002", "an encoded value is cut short")
+        if end > self.stop:
+            raise TrustError("STO-D005", "an encoded value has too many loose bytes")
         chunk = self.view[self.at : end]
         self.at = end
         return chunk
@@ -230,6 +235,7 @@ class Reader:
         if any(self._take(-self.at % ALIGNMENT)):
             raise TrustError("STO-D002", "an array's padding is not zero")
         size *= math.prod(shape)
+        self.stop += 0 if dtype == "bool" else size
         data = self._take(size)
         check_array(dtype, shape, size)
         _check_booleans(dtype, data)

@@ -292,7 +292,7 @@ async def _evaluate(run: KeptRun, trainer: Trainer, connection: Connection) -> N
             trainer.form,
             [run.part(run.sheet.held_out)],
             snapshot=version,
-            options=TrainerOptions(least_loss=chosen.least_loss),
+            options=TrainerOptions(least_loss=chosen.least_loss, home_checks=0.0),
         )
     row = {"epoch": epochs - 1, "version": version.version, "loss": found.loss}
     text = _as_csv([*rows, row | {"accuracy": found.accuracy}])

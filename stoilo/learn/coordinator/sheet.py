@@ -32,8 +32,9 @@ from stoilo.learn.core.models import Kernel, Model
 from stoilo.learn.core.orders import Snapshot
 from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Array
-from stoilo.learn.driver import transport
+from stoilo.learn.driver import codecs
 from stoilo.learn.driver.probing import Look, look_at
+from stoilo.learn.driver.transport import ask
 from stoilo.learn.kernels import array_models
 from stoilo.learn.methods import buffers, lbfgs, optimizers, rules, schedules
 from stoilo.learn.methods.base import LocalWork, Staleness
@@ -56,9 +57,9 @@ _KINDS: Final[Mapping[str, type]] = {kind.__name__: kind for kind in (
     optimizers.Adagrad, optimizers.RmsProp, optimizers.AdaDelta, rules.Mean, rules.Clip,
     rules.CoordinateMedian, rules.TrimmedMean, rules.Krum, rules.CentredClipping,
     rules.Near, schedules.WarmUp, schedules.StepDecay, schedules.Cosine, lbfgs.Rules,
-    LocalWork, Staleness, StopRule, transport.Raw, transport.Compressed,
-    transport.Ternary, transport.Half, transport.Quantised, transport.OneBit,
-    transport.TopK, transport.PowerSGD, transport.Remainder, transport.PerLayer,
+    LocalWork, Staleness, StopRule, codecs.Raw, codecs.Compressed,
+    codecs.Ternary, codecs.Half, codecs.Quantised, codecs.OneBit,
+    codecs.TopK, codecs.PowerSGD, codecs.Remainder, codecs.PerLayer,
     Redundancy, TaskLimits, buffers.Layer, buffers.Momenta,
 )}  # what settings may be, beside plain values
 OPTIONS: Final = (
@@ -178,7 +179,7 @@ def unpack(value: object) -> Any:  # noqa: ANN401 - whatever the settings hold
 def pack_options(options: TrainerOptions, least_loss: float) -> dict[str, Plain]:
     """Return the options that travel; refuse those that hold something of this process."""
     usual = TrainerOptions()
-    for name in ("folder", "progress", "conditions", "watcher", "on_epoch"):
+    for name in ("folder", "progress", "conditions", "watcher", "on_epoch", "downlink"):
         if getattr(options, name) != getattr(usual, name):
             raise refuse(f"options.{name}")
     if options.stop is not None and options.held_out is not None:
@@ -199,7 +200,8 @@ def unpack_settings(sheet: Sheet) -> tuple[dict[str, Any], TrainerOptions]:
         raise refuse(", ".join(sorted(strange)))
     settings = {name: unpack(value) for name, value in sheet.settings.items()}
     given = {name: unpack(value) for name, value in sheet.options.items()}
-    return settings, TrainerOptions(**given)
+    # Nothing of the researcher's is computed here, so no answer is computed again.
+    return settings, TrainerOptions(**given, home_checks=0.0)
 
 
 def write_sheet(
@@ -249,7 +251,7 @@ def _look(trainer: Trainer) -> dict[str, LookRow]:
     for order in trainer.draw_orders():
         if order.kernel not in found:
             part = trainer.parts[order.part]
-            look = look_at(trainer.form, transport.ask(order, codec), part)
+            look = look_at(trainer.form, ask(order, codec), part)
             found[order.kernel] = LookRow(
                 look.norm, look.samples, look.lacking, dict(look.moves)
             )

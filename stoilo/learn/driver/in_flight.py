@@ -23,6 +23,7 @@ from stoilo.learn.core.orders import Order, Snapshot
 from stoilo.learn.core.states import State, parse, render, unfit
 from stoilo.learn.core.tensors import Array
 from stoilo.learn.driver.acceptance import Expectation
+from stoilo.learn.driver.downlink import Versions, name_blobs
 from stoilo.learn.driver.saving import Tally
 from stoilo.learn.driver.transport import asked
 
@@ -282,9 +283,14 @@ class Jobs:
     """
 
     def __init__(
-        self, model: Model, parts: Sequence[Part], ident: str, tally: Tally
+        self,
+        model: Model,
+        parts: Sequence[Part],
+        ident: str,
+        tally: Tally,
+        versions: Versions | None = None,  # how parameters travel; whole without it
     ) -> None:
-        self.ident = ident
+        self.ident, self._versions = ident, versions or Versions(None)
         self._model, self._parts, self._tally = model, parts, tally
         self._handles: dict[str, Handle] = {}
 
@@ -302,10 +308,12 @@ class Jobs:
         """Return the kernel's arguments, large ones as handles."""
         snapshot = order.snapshot
         version = f"v{snapshot.version}"
-        stored = {
-            "parameters": (version, dict(snapshot.parameters)),
-            "buffers": (f"{version}/buffers", dict(snapshot.buffers)),
-        }
+        chain, means = self._versions.name(order)
+        stored: dict[str, tuple[str, object]] = {
+            name: (f"v{sent.version}/sent", sent.frames)
+            for name, sent in name_blobs(chain)
+        } or {"parameters": (version, dict(snapshot.parameters))}
+        stored["buffers"] = (f"{version}/buffers", dict(snapshot.buffers))
         if order.own:
             stored["own"] = (f"{version}/{order.key}", dict(order.own))
         handles = {
@@ -315,6 +323,7 @@ class Jobs:
         return {
             **self._model.constants(),
             **handles,
+            **({"downlink": means} if means else {}),
             "data": await self._put_part(order, backend),
             "rows": None if order.rows is None else list(order.rows),
             "settings": dict(order.settings),
@@ -340,7 +349,8 @@ class Jobs:
 
     def forget(self, versions: frozenset[int]) -> None:
         """Let go of the versions that no order names any more; `versions` stay."""
-        kept = {f"v{version}" for version in versions}
+        self._versions.forget(versions)
+        kept = {f"v{version}" for version in versions | self._versions.named}
         for place in [n for n in self._handles if n[0] == "v"]:
             if place.partition("/")[0] not in kept:
                 del self._handles[place]

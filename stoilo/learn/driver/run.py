@@ -27,9 +27,11 @@ from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Method, Order, Reply, Snapshot, Update
 from stoilo.learn.core.states import Keeper, select
 from stoilo.learn.driver.acceptance import Disputes, Guard, HomeChecks
+from stoilo.learn.driver.codecs import Raw, Transport
+from stoilo.learn.driver.downlink import Delta, Versions
 from stoilo.learn.driver.in_flight import Flight, Flights, Jobs, Losses, Pace
 from stoilo.learn.driver.saving import History, Saving, Tally, identify
-from stoilo.learn.driver.transport import Raw, Transport, ask, count_bytes, receive
+from stoilo.learn.driver.transport import ask, count_bytes, receive
 from stoilo.learn.methods import robust
 from stoilo.learn.methods.rules import Clip
 
@@ -51,6 +53,7 @@ class RunSettings:
         folder: of checkpoint and history; None keeps nothing.
         least_loss: least loss of one sample; answers below it are refused.
         transport: how the arrays of answers travel.
+        downlink: how versions travel; None for whole and as they are.
         home_checks: share of usual answers that is computed again here before it counts.
         outage_s: how long a server that does not answer is waited for, s, when there is
             something to submit; answers are waited for as long as it takes.
@@ -65,6 +68,7 @@ class RunSettings:
     folder: Path | None = None
     least_loss: float = -np.inf
     transport: Transport = field(default_factory=Raw)
+    downlink: Delta | None = None
     home_checks: float = 0.0
     outage_s: float = 3600.0
 
@@ -100,7 +104,9 @@ class Run:
         self.history = History(folder / "history.jsonl" if folder else None)
         self._watcher, self._beside = watcher, beside
         self._flights = Flights()
-        self._jobs = Jobs(model, self.parts, secrets.token_hex(8), self.tally)
+        self._versions = versions = Versions(self.settings.downlink)
+        ident = secrets.token_hex(8)
+        self._jobs = Jobs(model, self.parts, ident, self.tally, versions)
         self.home = HomeChecks(model, self.settings.home_checks)
         self._guard = Guard(
             model,
@@ -144,6 +150,7 @@ class Run:
                 self._jobs.ident, self._guard.memory = run.ident, run.memory
                 self.method.load(select(states, "method"))
                 self._flights.load(select(states, "flights"))
+                self._versions.load(states)
                 if self._beside is not None:
                     self._beside.load(select(states, "beside"))
         except BaseException:
@@ -227,7 +234,8 @@ class Run:
         orders = self.method.next_orders(room) if room > 0 else ()
         if not orders:
             return
-        orders = [ask(order, self.settings.transport) for order in orders]
+        send, transport = self._versions.send, self.settings.transport
+        orders = [ask(send(order), transport) for order in orders]
         added = [self._flights.add(order) for order in orders]
         await self._save()
         await self._submit(added)
@@ -375,6 +383,7 @@ class Run:
             return
         # Both of one moment: nothing may be awaited between them.
         states = {"method": self.method.save(), "flights": self._flights.save()}
+        states |= self._versions.save()
         if self._beside is not None:
             states["beside"] = self._beside.save()
         await self._saving.save(self._jobs.ident, self.memory, states)

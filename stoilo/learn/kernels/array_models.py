@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from stoilo.learn.kernels.encoding import pack
+from stoilo.learn.kernels.encoding import arrive, pack
 
 __all__ = ["evaluate", "gradient", "local_steps"]  # the kernels of a model
 
 
 def gradient(kwargs):
     """Return the sum of the samples' gradients at the given parameters."""
+    kwargs = arrive(kwargs)
     x, y = choose(kwargs)
     if "own" in kwargs:  # arrays that travel with the part
         own = {**kwargs["parameters"], **kwargs["own"]}
@@ -29,6 +30,7 @@ def evaluate(kwargs):
     With the setting ``labels``, an array comes with it: the class that each sample was
     taken for. Otherwise no arrays do.
     """
+    kwargs = arrive(kwargs)
     x, y = choose(kwargs)
     loss_sum, _ = kwargs["function"](kwargs["parameters"], x, y)
     found = answer(kwargs, count(x), loss_sum, {})
@@ -47,6 +49,7 @@ def local_steps(kwargs):
     (``sgd`` or ``adamw``), ``decay``, ``seed``, ``give`` (``parameters`` or ``sum``: of the
     loss alone), ``proximal`` (pull back to the start).
     """
+    kwargs = arrive(kwargs)
     settings = kwargs["settings"]
     start, pull = kwargs["parameters"], settings.get("proximal", 0.0)
     x, y = choose(kwargs)

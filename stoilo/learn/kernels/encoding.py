@@ -1,9 +1,10 @@
-"""How arrays travel back: encoded in the task, as the order's settings ask.
+"""How arrays travel: encoded in the task, as the order's settings ask, and to it.
 
 An encoded array is one vector of bytes (``uint8``) under the array's own name. The other
 side, which doubts every one of them, is `unpack`: the driver calls it
-(`stoilo.learn.driver.transport`), and a server's validator takes it along as source. It raises
-ValueError with the fault as text, and takes no more than a few times the arrays' memory.
+(`stoilo.learn.driver.transport`), a kernel for its own arguments, and a server's validator
+takes it along as source. It raises ValueError with the fault as text, and takes no more than
+a few times the arrays' memory.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import zlib
 
 import numpy as np
 
-__all__ = ["compress", "decode", "encode", "pack", "unpack"]
+__all__ = ["arrive", "compress", "decode", "encode", "pack", "unpack"]
 
 
 RLE = (
@@ -23,6 +24,24 @@ RLE = (
 IN_A_BYTE = {2: 8, 3: 5, 15: 2, 255: 1}
 AT_ONCE = 1 << 15  # entries in doubles: they stay in the processor's cache
 MOST_HALF = 65504.0  # the largest float16
+
+
+def arrive(kwargs):
+    """Return a kernel's arguments with the parameters as arrays, however they came.
+
+    ``downlink`` says it, where they are more than that: ``told`` of each blob (see `unpack`),
+    ``forms`` of the arrays. To ``parameters`` come ``delta1`` and so on, one after the other:
+    single sums and products, of which every processor makes the same bits.
+    """
+    came = kwargs.get("downlink")
+    if came is None:
+        return kwargs
+    told, forms = came["told"], came["forms"]
+    found = unpack(told[0], kwargs["parameters"], forms)
+    for number in range(1, len(told)):
+        way = unpack(told[number], kwargs[f"delta{number}"], forms)
+        found = {name: found[name] + way[name] for name in found}
+    return {**kwargs, "parameters": found}
 
 
 def pack(kwargs, tensors):

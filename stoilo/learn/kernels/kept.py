@@ -21,7 +21,7 @@ __all__ = ["render", "render_checks"]
 
 
 def render() -> str:
-    """Return the file's text: each module once, with a form feed between two."""
+    """Return the file's text: what modules share, once."""
     import torch  # noqa: PLC0415 - a server's clients may have none
 
     from stoilo.learn.kernels import array_models, torch_models  # noqa: PLC0415
@@ -35,7 +35,7 @@ def render() -> str:
     ]
     logistic = {"function": array_models.make_logistic_loss()}
     texts += [_capture(array_models, name, logistic) for name in array_models.__all__]
-    return task_job.KEPT_BREAK.join(texts)
+    return _join(texts)
 
 
 def render_checks() -> str:
@@ -48,7 +48,16 @@ def render_checks() -> str:
         for alike in comparators
     ]
     bare = [own_checks.LITERAL.sub(r"\1 = None", text) for text in texts]
-    return own_checks.CHECKS_BREAK.join(bare)
+    return _join(bare)
+
+
+def _join(texts: list[str]) -> str:
+    """Return what `task_job.read_kept` reads: each top-level piece once."""
+    rows = [text.split(task_job.KEPT_JOINT) for text in texts]
+    pieces = [*dict.fromkeys(piece for row in rows for piece in row)]
+    numbers = {piece: str(number) for number, piece in enumerate(pieces)}
+    table = "\n".join(" ".join(numbers[piece] for piece in row) for row in rows)
+    return task_job.KEPT_BREAK.join([table, *pieces])
 
 
 def _answer(kwargs: Mapping[str, object]) -> Mapping[str, object]:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import torch
 
 from stoilo.learn.kernels.array_models import count, deal
-from stoilo.learn.kernels.encoding import pack
+from stoilo.learn.kernels.encoding import arrive, pack
 
 __all__ = ["evaluate", "gradient", "local_steps"]
 
 
 def gradient(kwargs):
     """Return the sum of the samples' gradients at the given parameters."""
+    kwargs = arrive(kwargs)
     with torch.random.fork_rng(devices=[]):
         model = restore(kwargs)
         x, y = choose(kwargs)
@@ -37,6 +38,7 @@ def evaluate(kwargs):
     With the setting ``labels``, an array comes with it: the class that each sample was
     taken for. Otherwise no arrays do.
     """
+    kwargs = arrive(kwargs)
     with torch.random.fork_rng(devices=[]):
         model = restore(kwargs)
         x, y = choose(kwargs)
@@ -58,7 +60,7 @@ def local_steps(kwargs):
     loss alone), ``proximal`` (pull back to the start).
     """
     with torch.random.fork_rng(devices=[]):
-        return take_steps(kwargs)
+        return take_steps(arrive(kwargs))
 
 
 def take_steps(kwargs):

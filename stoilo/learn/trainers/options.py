@@ -15,7 +15,9 @@ from stoilo.learn.backends.server import ServerBackend
 from stoilo.learn.core.data import Part, count_samples, read_arrays, split
 from stoilo.learn.core.models import Model, TorchModel
 from stoilo.learn.core.orders import Method
-from stoilo.learn.driver.transport import Transport, TransportName
+from stoilo.learn.driver.codecs import Transport
+from stoilo.learn.driver.downlink import Downlink
+from stoilo.learn.driver.transport import TransportName
 from stoilo.learn.methods.base import MethodBase
 from stoilo.learn.methods.rules import Clip
 from stoilo.learn.methods.sandblaster import Sandblaster
@@ -221,6 +223,8 @@ class TrainerOptions:
         transport: how answers' arrays travel: "raw", "compressed" (the same to the last
             bit), "bfloat16", "float16" (half of float32, rounded), "int8" (a quarter,
             unbiased), "ternary" (a twentieth, unbiased and noisy), or a codec.
+        downlink: how versions travel to volunteers: "raw", "compressed", "bfloat16",
+            "float16", or `Delta`, a whole one now and then and between them what changed.
     """
 
     tasks: int = 8
@@ -242,6 +246,7 @@ class TrainerOptions:
     flavor: str | None = None
     limits: TaskLimits | None = None
     transport: Transport | TransportName = "raw"
+    downlink: Downlink = "raw"
 
     def describe_trust(self) -> str:
         """Return, in a line, how many copies are believed and what is computed again."""

@@ -24,12 +24,8 @@ from stoilo.learn.core.models import Model, TorchModel
 from stoilo.learn.core.orders import Snapshot
 from stoilo.learn.core.states import Stateful
 from stoilo.learn.core.tensors import Array, Tensors, scale
-from stoilo.learn.driver.transport import (
-    PerLayer,
-    Transport,
-    TransportName,
-    as_transport,
-)
+from stoilo.learn.driver.codecs import PerLayer, Transport
+from stoilo.learn.driver.transport import TransportName, as_transport
 from stoilo.learn.methods import optimizers
 from stoilo.learn.methods.base import LocalWork, MethodBase
 from stoilo.learn.methods.buffers import Momenta, find_momentum

@@ -19,6 +19,7 @@ from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import find_least_loss
 from stoilo.learn.core.orders import Method, Order, Snapshot, Update
 from stoilo.learn.core.states import Keeper
+from stoilo.learn.driver.downlink import as_downlink
 from stoilo.learn.driver.probing import measure_seconds, rehearse
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.driver.saving import Tally
@@ -116,6 +117,7 @@ class Trainer:
             folder=folder,
             least_loss=find_least_loss(self.form) if least is None else least,
             transport=as_transport(self.options.transport),
+            downlink=as_downlink(self.options.downlink),
             home_checks=self.options.home_checks,
         )
         self._made_by = make
@@ -325,12 +327,15 @@ class Trainer:
         kinds = base.parameters, base.buffers
         model, buffers = (sum(a.nbytes for a in one.values()) for one in kinds)
         share = as_transport(self.options.transport).share
+        down = as_downlink(self.options.downlink)
         given = conditions or self.options.conditions or Conditions()
         return Estimate.of(
             # More volunteers than tasks have nothing to do.
             replace(given, volunteers=min(given.volunteers, most)),
             len(orders),
-            download_bytes=model + buffers + part.nbytes,
+            download_bytes=round(model * (down.share if down else 1.0))
+            + buffers
+            + part.nbytes,
             upload_bytes=round(model * share) + buffers,
             compute_s=largest.samples * measure_seconds(self.form, largest, part),
         )

@@ -22,8 +22,9 @@ from typing import Any, Final
 from stoilo.core.codec.nodes import Ndarray, Node, from_node, item_bytes
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import StoiloError
+from stoilo.sandbox.process.task_job import read_kept
 
-CHECKS_FILE, CHECKS_BREAK = "checks.txt", "\f\n"
+CHECKS_FILE = "checks.txt"
 MOST_BYTES: Final = 128 << 20  # of the arrays that a check decodes at once
 MOST_BLOCK: Final = 1 << 20
 MOST_DEPTH: Final = 4  # of a literal: each codec inside another doubles the work
@@ -35,6 +36,7 @@ _TOKENS = re.compile(
     r"(?:'[A-Za-z0-9_. -]*+'|None|[0-9]++(?:\.[0-9]++)?+|[{}(),: \n])*+"
 )
 _PLAIN = frozenset({bool, int, float, str, type(None)})
+_DECODED = "decoded bytes"
 _SCOPE = {"init": "init_valid", "compare": "compare_valid"}
 Check = Callable[..., bool]
 
@@ -45,6 +47,7 @@ def judge(
     op: str,
     entry: str,
     values: tuple[bytes, ...],
+    most: int = MOST_BYTES,
 ) -> bool | None:
     """Return the verdict of our own check, None where a jail has to be asked.
 
@@ -54,9 +57,10 @@ def judge(
         op: ``init`` or ``compare``.
         entry: the function's name.
         values: encoded and hostile, as many as `op` takes.
+        most: bytes of the arrays that may be decoded.
     """
     checks = _find_checks(source, modules)
-    if entry != _SCOPE[op] or entry not in checks:
+    if entry != _SCOPE[op] or entry not in checks or checks[_DECODED] > most:
         return None
     if len(values) != (1 if op == "init" else 2):
         return None
@@ -70,7 +74,7 @@ def judge(
     return _ask(checks, entry, found)
 
 
-def _ask(checks: Mapping[str, Check], entry: str, values: list[Any]) -> bool | None:
+def _ask(checks: Mapping[str, Any], entry: str, values: list[Any]) -> bool | None:
     # Answers without the ordered form may cost a comparator anything: the jail's business
     import numpy as np  # noqa: PLC0415 - `_find_checks` has loaded it
 
@@ -95,15 +99,15 @@ def _are_arrays(node: Node) -> bool:
 
 
 @functools.lru_cache(maxsize=64)
-def _find_checks(source: bytes, modules: frozenset[str]) -> Mapping[str, Check]:
+def _find_checks(source: bytes, modules: frozenset[str]) -> Mapping[str, Any]:
     """Return the functions of a module of ours with its literals; {} of another."""
-    text = source.decode()
+    text = source.decode("utf-8", "replace")
     code = _compile_checks().get(LITERAL.sub(r"\1 = None", text))
     if code is None or not {"math", "numpy", "zlib"} <= modules:
         return {}
     try:
         literals = {name: _read_literal(word) for name, word in LITERAL.findall(text)}
-        _check_literals(**literals)
+        decoded = _check_literals(**literals)
         scope: dict[str, Any] = {"__name__": __name__}
         exec(code, scope)  # noqa: S102 - the release's own text
     except (
@@ -116,7 +120,8 @@ def _find_checks(source: bytes, modules: frozenset[str]) -> Mapping[str, Check]:
     ):
         return {}
     scope.update(literals)
-    return {name: scope[name] for name in _SCOPE.values() if name in scope}
+    found = {name: scope[name] for name in _SCOPE.values() if name in scope}
+    return {**found, _DECODED: decoded}
 
 
 def _read_literal(text: str) -> Any:
@@ -133,14 +138,16 @@ def _read_literal(text: str) -> Any:
         raise ValueError from None
 
 
-def _check_literals(expected: Any, told: Any, forms: Any = None) -> None:
-    """Raise where the arrays that are asked for are too many, or a block is."""
+def _check_literals(expected: Any, told: Any, forms: Any = None) -> int:
+    """Return the bytes of all arrays; raise where they are too many, or a block is."""
     every = [*expected["tensors"].values(), *expected["buffers"].values()]
     every += forms.values() if forms is not None else []
-    if sum(item_bytes(kind) * math.prod(shape) for kind, shape in every) > MOST_BYTES:
+    decoded: int = sum(item_bytes(kind) * math.prod(shape) for kind, shape in every)
+    if decoded > MOST_BYTES:
         raise ValueError
     if told is not None and _largest_block(told) > MOST_BLOCK:
         raise ValueError
+    return decoded
 
 
 def _largest_block(told: Mapping[str, Any]) -> int:
@@ -154,5 +161,5 @@ def _compile_checks() -> Mapping[str, CodeType]:
     texts = Path(__file__).with_name(CHECKS_FILE).read_text("utf-8")
     return {
         text: compile(text, CHECKS_FILE, "exec", dont_inherit=True)
-        for text in texts.split(CHECKS_BREAK)
+        for text in read_kept(texts)
     }

@@ -121,8 +121,9 @@ def _fraction(state: object) -> float | None:
 
 
 NO_ENTRY = "STO-P030"
-KEPT_FILE, KEPT_BREAK = "kernels.txt", "\f\n"
-"""Texts of our own kernels, part of the signed release, and what stands between two."""
+KEPT_FILE = "kernels.txt"
+"""Texts of our own kernels, part of the signed release; see `read_kept`."""
+KEPT_BREAK, KEPT_JOINT = "\f\n", "\n\n\n"
 _R = TypeVar("_R", bound=msgspec.Struct)
 _runtimes: list[LanguageRuntime] = []
 
@@ -153,12 +154,24 @@ def compile_kept(level: Level) -> dict[str, CodeType]:
     if not {"math", "numpy", "zlib"} <= level.modules.keys():
         return {}  # all import these; a jail for one source has what that one names
     with open(file, encoding="utf-8") as kept:  # noqa: PTH123 - pathlib costs a cold start 3 ms
-        texts = kept.read().split(KEPT_BREAK)
+        texts = read_kept(kept.read())
     return {
         text: compile_source(text, level)
         for text in texts
         if _imported(text) <= level.modules.keys()
     }
+
+
+def read_kept(file: str) -> list[str]:
+    """Return the texts of a file that holds what they share once.
+
+    Its first part has a line for each text, the numbers of its pieces; then come those.
+    """
+    table, *pieces = file.split(KEPT_BREAK)
+    rows = [
+        [pieces[int(number)] for number in row.split()] for row in table.split("\n")
+    ]
+    return [KEPT_JOINT.join(row) for row in rows]
 
 
 def _imported(text: str) -> set[str]:

@@ -68,7 +68,7 @@ class BlobUpload:
         self._left = size
         self._size = size
         self._hash = hashlib.sha256()
-        self._file = store.open_temporary()
+        self.file = store.open_temporary()
 
     def __enter__(self) -> Self:
         return self
@@ -76,8 +76,8 @@ class BlobUpload:
     def __exit__(self, *exc: object) -> None:
         self._release()
         with suppress(OSError):  # a full disk refuses the rest of the buffer once more
-            self._file.close()
-        Path(self._file.name).unlink(missing_ok=True)
+            self.file.close()
+        Path(self.file.name).unlink(missing_ok=True)
 
     def feed(self, data: bytes) -> None:
         """Write one chunk; raises ``STO-R010`` past the announced size."""
@@ -86,7 +86,7 @@ class BlobUpload:
             raise UsageError("STO-R010", "the upload is longer than it announced")
         self._hash.update(data)
         with _our_disk():
-            self._file.write(data)
+            self.file.write(data)
 
     def finish(self) -> Digest:
         """Make the blob durable and grant it to the uploader.
@@ -99,7 +99,7 @@ class BlobUpload:
             raise UsageError("STO-R010", "the upload is shorter than it announced")
         if self._hash.hexdigest() != self.digest:
             raise TrustError("STO-R010", "the bytes do not have the digest they claim")
-        self._store.adopt(self._file, self.digest, self._size, self._account_id)
+        self._store.adopt(self.file, self.digest, self._size, self._account_id)
         return self.digest
 
 
@@ -178,8 +178,10 @@ class BlobStore:
         """Store bytes of our own making (a large result) for an account."""
         digest = content_digest(data)
         with self.begin(account_id, digest, len(data)) as upload:
-            upload.feed(data)
-            return upload.finish()
+            with _our_disk():
+                upload.file.write(data)
+            self.adopt(upload.file, digest, len(data), account_id)
+        return digest
 
     def open_granted(self, account_id: int, digest: str) -> BinaryIO:
         """Open a blob for its owner, or raise ``STO-R003``."""

@@ -25,9 +25,8 @@ from stoilo.core.errors import TrustError
 from stoilo.core.types import BOUNDS
 from stoilo.policies.levels import find_argument_types
 
-LIGHT: Final = SkeletonBounds(nodes=2_000)  # about a millisecond
-LARGE_BYTES: Final = BOUNDS.inline_arguments_bytes
-"""A blob of more is read in a process of its own in any case: strings are copied."""
+# About a millisecond; strings are copied, the bytes of arrays are only looked at
+LIGHT: Final = SkeletonBounds(nodes=2_000, loose=BOUNDS.inline_arguments_bytes)
 
 TIME_S: Final = 60
 MEMORY_BYTES: Final = 1536 * 1024 * 1024
@@ -75,9 +74,15 @@ def read_facts(data: bytes) -> ValueFacts:
 
 def read_blob(path: Path, size: int) -> tuple[str, ...]:
     """Return the library types in an uploaded value's file; blocks. Raises ``STO-D…``."""
-    if size <= LARGE_BYTES:
+    if size <= LIGHT.loose:
         return read_facts(path.read_bytes()).types
     with path.open("rb") as file:
+        try:
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            return find_facts(memoryview(data), LIGHT).types
+        except TrustError as error:
+            if error.code != TOO_LARGE:
+                raise
         return _read_beside(file).types
 
 

@@ -13,6 +13,7 @@ from stoilo.learn.driver.acceptance import Expectation
 from stoilo.learn.kernels.encoding import pack
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process import own_checks
+from stoilo.server.validation.results import Opinion
 from stoilo.server.validation.validators import (
     Call,
     ValidatorJails,
@@ -204,3 +205,25 @@ def test_block_beyond_bounds_inside_another_codec_goes_to_the_jail():
     small = source.replace(str(1 << 40).encode(), b"4")
     found = own_checks.judge(small, NUMERIC, "init", check.init_entry, (value,))
     assert found is False
+
+
+class CountedDocket:
+    """Counts what is asked of it; it knows no answer."""
+
+    def __init__(self):
+        self.asked = 0
+
+    def known(self, _matter, _call):
+        self.asked += 1
+
+
+@pytest.mark.parametrize(("size", "asked"), [(8, 0), (1000, 1)])
+def test_check_that_decodes_no_more_than_arrived_waits_for_no_turn(size, asked):
+    told, forms = {"codec": "largest", "share": 0.01}, {"w": Form("float64", (size,))}
+    found = capture_task(answer, {}, Expectation(0, 3, forms, {}).validator(told))
+    source = found.validator_module.encode()
+    program = ValidatorProgram(source, found.init_entry, "", "numeric")
+    docket = CountedDocket()
+    opinion = Opinion(docket, None, program)
+    assert opinion.accepts(encode({"no": "answer"})) is bool(asked)
+    assert docket.asked == asked

@@ -8,12 +8,15 @@ from stoilo.core.codec.nodes import from_node
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.types import RunStatus
 from stoilo.learn.core.orders import Order, Snapshot
+from stoilo.learn.driver.downlink import Versions, name_blobs
 from stoilo.learn.driver.transport import ask
 from stoilo.learn.kernels import array_models
+from stoilo.learn.kernels.encoding import arrive
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.process.channel import TASK_JOB, TaskRequest
 from stoilo.sandbox.process.run import run_task
 from stoilo.sandbox.process.supervisor import Jail
+from tests.learn.transport.test_downlink import WAYS, walk
 from tests.learn.transport.test_travel import CODECS, softmax_loss
 
 
@@ -53,3 +56,19 @@ def test_jailed_frame_is_the_one_made_here(jailed, codec):
     assert set(there) == set(here)
     for name, frame in here.items():
         np.testing.assert_array_equal(there[name], frame)
+
+
+def echo(kwargs):
+    return arrive(kwargs)["parameters"]
+
+
+@pytest.mark.parametrize("how", WAYS, ids=str)
+def test_jailed_kernel_computes_at_the_very_bits_that_the_order_says(jailed, how):
+    versions = Versions(how)
+    for snapshot in walk(1, 3):
+        order = versions.send(Order("k", "gradient", snapshot, 0, 8))
+    chain, means = versions.name(order)
+    given = {name: sent.frames for name, sent in name_blobs(chain)}
+    there = jailed(echo, {**given, "downlink": means})
+    for name, array in order.snapshot.parameters.items():
+        assert there[name].tobytes() == array.tobytes()

@@ -17,8 +17,7 @@ from stoilo.learn.core.models import ArrayModel
 from stoilo.learn.core.orders import Order, Snapshot
 from stoilo.learn.core.tensors import forms_of
 from stoilo.learn.driver.acceptance import Expectation
-from stoilo.learn.driver.run import Run, RunSettings
-from stoilo.learn.driver.transport import (
+from stoilo.learn.driver.codecs import (
     Compressed,
     Half,
     OneBit,
@@ -29,11 +28,9 @@ from stoilo.learn.driver.transport import (
     Remainder,
     Ternary,
     TopK,
-    ask,
-    asked,
-    count_bytes,
-    receive,
 )
+from stoilo.learn.driver.run import Run, RunSettings
+from stoilo.learn.driver.transport import ask, asked, count_bytes, receive
 from stoilo.learn.kernels import array_models
 from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.synchronous import Synchronous, SynchronousSettings

@@ -193,7 +193,7 @@ def test_server_that_was_killed_begins_without_halves_and_with_all_its_room(
         killed.begin(owner, "0" * 64, 1, quota)
     again = store_of(bench, BlobRoom())
     assert not list((bench.directory / "more" / "incoming").iterdir())
-    half._file.close()  # as the kernel did
+    half.file.close()  # as the kernel did
     with again.begin(owner, NAME, len(DATA), quota) as upload:
         upload.feed(DATA)
         upload.finish()

@@ -6,7 +6,7 @@ from typing import IO
 
 import pytest
 
-from stoilo.core.codec.nodes import Ndarray
+from stoilo.core.codec.nodes import Ndarray, Node
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import TrustError
 from stoilo.server.admission import value_facts
@@ -91,14 +91,23 @@ def test_process_that_fails_refuses_the_value(monkeypatch: pytest.MonkeyPatch) -
         read_facts(HEAVY)
 
 
-def test_large_blob_is_read_beside_whatever_is_in_it(
-    tmp_path: Path, beside: list[object]
+@pytest.mark.parametrize(
+    ("value", "is_beside"),
+    [
+        (Ndarray("float64", (200_000,), bytes(1_600_000)), False),
+        (Ndarray("bool", (1_600_000,), bytes(1_600_000)), True),
+        ("x" * 1_600_000, True),
+    ],
+    ids=["array", "booleans", "text"],
+)
+def test_large_blob_is_read_beside_where_its_bytes_are_copied(
+    tmp_path: Path, beside: list[object], value: Node, is_beside: bool
 ) -> None:
-    array = Ndarray("float64", (200_000,), bytes(1_600_000))
     path = tmp_path / "blob"
-    path.write_bytes(encode([array]))
-    assert read_blob(path, path.stat().st_size) == ("numpy.ndarray",)
-    assert len(beside) == 1
+    path.write_bytes(encode([value]))
+    facts = find_facts(path.read_bytes(), value_facts.SkeletonBounds())
+    assert read_blob(path, path.stat().st_size) == facts.types
+    assert len(beside) == is_beside
 
 
 def test_empty_blob_is_no_value(tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ class _Face:
             raise DeniedError("STO-E014", "there is no such file")
         headers = {"etag": f'"{found.digest}"'}
         if found.content is None:
-            return FileResponse(found.path, media_type=BYTES, headers=headers)
+            return _File(found.path, media_type=BYTES, headers=headers)
         asked = request.headers.get("range", "")
         return _inline_file(found.content, asked, headers)
 
@@ -230,7 +230,7 @@ class _Face:
         if path is None:
             raise DeniedError("STO-E014", "there is no such file")
         # `public`: a shared cache keeps no answer to an authorised request without it.
-        return FileResponse(
+        return _File(
             path,
             media_type=BYTES,
             headers={
@@ -304,6 +304,12 @@ class _Face:
 def _hold(request: SchedulerRequest, reply: SchedulerReply) -> float:
     """Return how long a host wants to wait for news, s; not with reports that are left."""
     return request.wait_s if len(reply.acks) == len(request.results) else 0.0
+
+
+class _File(FileResponse):
+    """A file in few pieces: each costs a thread's turn."""
+
+    chunk_size = 1024 * 1024
 
 
 def _is_empty(reply: SchedulerReply) -> bool:
