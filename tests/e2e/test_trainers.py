@@ -94,7 +94,7 @@ def by_mix(**mix):
             model, DATA, place, nodes=4, block_size=8, epochs=2, **mix
         )
         assert not found.disputes
-        return found.trained.epochs
+        return found.trained
 
     return train
 
@@ -113,6 +113,7 @@ TRAININGS = {method: by_fit(method) for method in METHODS} | {
 IN_ROUNDS = {
     *("dpbgd", "sync", "fedavg", "diloco", "sandblaster", "logistic", "ssp in rounds"),
     *("DPBGDTrainer.train_epoch", "DPBGDTrainer.epoch"),
+    *("parallel, two owners", "parallel, double buffering", "parallel, gossip"),
 }
 AS_THEY_COME = {"vcasgd", "downpour", "ssp"}
 
