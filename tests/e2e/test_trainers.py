@@ -101,6 +101,7 @@ def by_mix(**mix):
 
 TRAININGS = {method: by_fit(method) for method in METHODS} | {
     "ssp in rounds": by_fit("ssp", staleness=0),
+    "downpour, own weights": by_fit("downpour", fetch=2),
     "DPBGDTrainer.train_epoch": dataset_of_the_thesis,
     "DPBGDTrainer.epoch": loader_of_2025,
     "parallel, two owners": by_mix(redundancy=2, rule=Sgd(0.5)),
@@ -115,7 +116,7 @@ IN_ROUNDS = {
     *("DPBGDTrainer.train_epoch", "DPBGDTrainer.epoch"),
     *("parallel, two owners", "parallel, double buffering", "parallel, gossip"),
 }
-AS_THEY_COME = {"vcasgd", "downpour", "ssp"}
+AS_THEY_COME = {"vcasgd", "downpour", "downpour, own weights", "ssp"}
 
 
 def test_every_method_is_listed():

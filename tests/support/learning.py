@@ -165,7 +165,7 @@ class Volunteers:
         return self._local_steps(order, rows)
 
     def _gradient(self, order: Order, rows: NDArray[np.int64]) -> Reply:
-        w = order.snapshot.parameters
+        w = order.arrays
         loss, slope, right = self.net.differentiate(
             w, self.images[rows], self.labels[rows]
         )
@@ -174,7 +174,7 @@ class Volunteers:
     def _local_steps(self, order: Order, rows: NDArray[np.int64]) -> Reply:
         plain: Mapping[str, Any] = order.settings
         optimizer = make_local(plain)
-        w = dict(order.snapshot.parameters)
+        w = order.arrays
         given = {name: np.zeros_like(array) for name, array in w.items()}
         samples, losses, correct = 0, 0.0, 0
         batches = deal(rows, int(plain["batch"]), int(plain["seed"]))

@@ -40,13 +40,18 @@ class Order:
     # Small arguments of the kernel: rates, steps, seeds
     settings: Mapping[str, Plain] = field(default_factory=dict)
     rows: tuple[int, ...] | None = None  # of the part, which samples; all when None
-    # Arrays of this part alone, which travel with it beside the snapshot's
+    # Arrays of this part alone: beside the snapshot's, or in place of those of a name
     own: Tensors = field(default_factory=dict)
 
     @property
     def arrays(self) -> Tensors:
         """What the kernel gets: the snapshot's parameters and the part's own."""
         return {**self.snapshot.parameters, **self.own}
+
+    @property
+    def is_own(self) -> bool:
+        """Whether all parameters are the part's own: the snapshot's need not travel."""
+        return bool(self.own) and self.own.keys() >= self.snapshot.parameters.keys()
 
     @property
     def work(self) -> str:

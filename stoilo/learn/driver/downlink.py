@@ -131,10 +131,10 @@ class Versions:
     def send(self, order: Order) -> Order:
         """Return the order with its version as volunteers will see it.
 
-        Evaluations see the version itself.
+        Evaluations see the version itself; a part's own weights travel as they are.
         """
         snapshot = order.snapshot
-        if self._how is None or order.kernel == "evaluate":
+        if self._how is None or order.kernel == "evaluate" or order.is_own:
             return order
         if self._chain_to(snapshot.version) is None:
             self._append(self._how, snapshot)
@@ -144,7 +144,7 @@ class Versions:
     def name(self, order: Order) -> tuple[list[Sent], dict[str, object]]:
         """Return the blobs that an order needs, in order, and what they mean; none: raw."""
         chain = self._chain_to(order.snapshot.version)
-        if chain is None or order.kernel == "evaluate":
+        if chain is None or order.kernel == "evaluate" or order.is_own:
             return [], {}
         forms = {name: [kind, [*shape]] for name, (kind, shape) in self._forms.items()}
         return chain, {"told": [sent.told for sent in chain], "forms": forms}

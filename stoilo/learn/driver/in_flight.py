@@ -315,7 +315,8 @@ class Jobs:
         } or {"parameters": (version, dict(snapshot.parameters))}
         stored["buffers"] = (f"{version}/buffers", dict(snapshot.buffers))
         if order.own:
-            stored["own"] = (f"{version}/{order.key}", dict(order.own))
+            name = "parameters" if order.is_own else "own"
+            stored[name] = (f"{version}/{order.key}", dict(order.own))
         handles = {
             name: await self._put(place, value, backend)
             for name, (place, value) in stored.items()

@@ -24,6 +24,7 @@ from stoilo.core.errors import InternalError, UsageError
 from stoilo.learn.core.assignments import Assignment
 from stoilo.learn.core.orders import Method, Order, Reply, Snapshot, Update
 from stoilo.learn.core.states import State, Stateful
+from stoilo.learn.core.tensors import Array
 from stoilo.learn.kernels import checks
 
 LOGGER = logging.getLogger(__name__)
@@ -53,18 +54,20 @@ class _Work:
     replies: dict[str, Reply] = field(default_factory=dict)
     rescued: bool = False
     late: bool = False  # whether it holds up nothing any more
+    own: dict[str, Array] = field(default_factory=dict)  # the part's arrays
 
     @classmethod
     def of(cls, order: Order, copies: int) -> _Work:
         """Return the work of an order."""
         about = (order.kernel, order.snapshot.version, order.part, order.samples)
-        return cls(*about, dict(order.settings), order.rows, copies)
+        return cls(
+            *about, dict(order.settings), order.rows, copies, own=dict(order.own)
+        )
 
     def order(self, key: str, base: Snapshot) -> Order:
         """Return its order under another key."""
-        return Order(
-            key, self.kernel, base, self.part, self.samples, self.settings, self.rows
-        )
+        about = (self.part, self.samples, self.settings, self.rows, self.own)
+        return Order(key, self.kernel, base, *about)
 
 
 class Copied(Stateful):

@@ -1,29 +1,29 @@
 """Downpour SGD with the optimiser's state at the server (Dean et al. 2012, DistBelief).
 
 A replica is a data part with a cursor, not a machine: whoever is free goes on from where the
-part's last order ended. An order is "fetch, so many local steps, push their summed
-gradients"; the server applies each push at once, by default with Adagrad, whose sums of
-squares never leave it (`AtShards`: nor the parameter store). With one replica and one step
-an order, this is serial training.
+part's last order ended. An order is so many local steps, from the newest parameters or from
+the replica's own, and the push of their summed gradients; the server applies each push at
+once, by default with Adagrad, whose sums of squares never leave it (`AtShards`: nor the
+parameter store). With one replica and one step an order, this is serial training.
+
+As published, but for what loses or repeats steps there: a push has all steps since the last
+one, and comes before each fetch. A replica's own weights are where its pushes lead, each as
+it was accepted: whoever sends too much moves them no further than the server's.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import (
-    Order,
-    Reply,
-    Snapshot,
-)
+from stoilo.learn.core.orders import Order, Reply, Snapshot, Update
 from stoilo.learn.core.states import State, Stateful
-from stoilo.learn.core.tensors import Array, Tensors, mix
+from stoilo.learn.core.tensors import Array, Tensors, add, mix
 from stoilo.learn.methods.base import (
     APPLY,
     LocalWork,
@@ -47,8 +47,10 @@ class DownpourSettings:
     Attributes:
         passes: of each replica over its part.
         batch: samples of one local step.
-        push: local steps of one order (n_fetch = n_push); what is left of a pass at
-            its end goes out as smaller orders, nothing is left out.
+        push: local steps between two pushes (n_push), counted in each pass; what was not
+            pushed before a fetch, or the end of a pass, is pushed then.
+        fetch: local steps between two fetches of the newest parameters (n_fetch); a pass
+            begins with one, and a replica keeps its own weights in between. 0: as `push`.
         split: orders that each batch is divided over, where one volunteer is slow for it: their
             gradients count as one push, summed in a fixed order; `push` is 1 then.
         rate: of the local steps; matters from the second step of an order on.
@@ -71,17 +73,18 @@ class DownpourSettings:
     updates: int = 0
     compensation: float = 0.0
     split: int = 1
+    fetch: int = 0
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
         counts = (self.passes, self.batch, self.push, self.split)
-        further = (self.warmup, self.updates, self.compensation)
+        further = (self.warmup, self.updates, self.compensation, self.fetch)
         if min(counts) < 1 or not all(number >= 0 for number in further):
             raise UsageError(
                 "STO-T040",
-                f"passes, batch and push {counts}, warmup, updates and"
-                f" compensation {further} do not describe a training",
-                hint="passes, batch and push ≥ 1, warmup, updates, compensation ≥ 0",
+                f"passes, batch, push and split {counts}, warmup, updates,"
+                f" compensation and fetch {further} do not describe a training",
+                hint="the first four ≥ 1, the others ≥ 0",
             )
         # Steps within an order, and the point that is compensated for, are one order's.
         if self.split > 1 and (self.push > 1 or self.compensation):
@@ -89,9 +92,12 @@ class DownpourSettings:
 
     def cut(self, size: int, start: int) -> int:
         """Return where the order ends that begins at `start` in a pass over `size`."""
-        # Whole batches first; what is left of a pass is an order of its own.
-        full = (size - start) // self.batch
-        return start + min(full, self.push) * self.batch if full else size
+        step, every = start // self.batch, (self.push, self.fetch or self.push)
+        return min(size, start + min(n - step % n for n in every) * self.batch)
+
+    def is_fetch(self, start: int) -> bool:
+        """Return whether the order that begins at `start` has the newest parameters."""
+        return start // self.batch % (self.fetch or self.push) == 0
 
 
 @dataclass(slots=True)
@@ -114,6 +120,14 @@ class _Replica:
     flying: list[int] = field(default_factory=list)  # shares of the batch that are out
     # What came of the others
     answers: dict[int, _Share] = field(default_factory=dict)
+    # Its weights between fetches, of the version that they are fetched from: its own
+    # pushes, which they hold too, are no reason to call them old
+    own: Snapshot | None = None
+
+    @property
+    def oldest(self) -> int:
+        """Return the oldest version that an answer to its batch is of."""
+        return min(one.version for one in self.answers.values())
 
 
 class Compensation(Stateful):
@@ -250,11 +264,18 @@ class Downpour(MethodBase):
         return tuple(replica.done * size + replica.cursor for replica, size in sizes)
 
     def lose(self, order: Order) -> None:
-        """Give the same samples out again, to be trained from newer parameters."""
+        """Give the same samples out again: from newer parameters, unless from its own."""
         replica, share = self._replicas[str(order.part)], self._share_of(order)
         if self._is_open(order):
             replica.flying.remove(share)
             self._waiting.append(f"{order.part}.{share}")
+
+    def take(self, order: Order, reply: Reply) -> Update:
+        """Let an answer count; from a replica's own weights it is as old as they are."""
+        own = self._replicas[str(order.part)].own
+        if own is not None and self._is_open(order):
+            reply = replace(reply, version=own.version)
+        return super().take(order, reply)
 
     def _draw(self, room: int) -> Sequence[str]:
         able = self._waiting
@@ -265,7 +286,7 @@ class Downpour(MethodBase):
         self._waiting = [name for name in self._waiting if name not in drawn]
         return drawn
 
-    def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:
+    def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - its oldest share's counts
         before, replica = self.epoch, self._replicas[str(order.part)]
         # A late answer after the last pass is counted with that pass.
         epoch = min(replica.done, self.settings.passes - 1)
@@ -278,24 +299,15 @@ class Downpour(MethodBase):
         )
         if len(replica.answers) < self._count_shares(order.part):
             return Outcome(applied=True, epoch=epoch)
-        oldest = (
-            staleness
-            + reply.version
-            - min(one.version for one in replica.answers.values())
-        )
-        weight = self.settings.staleness.weigh(oldest)
+        weight = self.settings.staleness.weigh(self._snapshot.version - replica.oldest)
         if weight:
-            self._push(order, replica, weight)
-            self._go_on(order.part)
+            slopes = self._push(order, replica, weight)
+            self._go_on(order, slopes)
         else:
             # Part of the key: the same samples again are another task, not the old one.
-            replica.tries += 1
+            replica.tries, replica.own = replica.tries + 1, None
             self._give_out(order.part)
-        return Outcome(
-            applied=weight > 0.0,
-            epoch=epoch,
-            ended=bool(weight) and self.epoch > before,
-        )
+        return Outcome(weight > 0.0, epoch, bool(weight) and self.epoch > before)
 
     def _cut(self, part: int) -> list[tuple[int, ...]]:
         """Return the rows of the present batch, by its shares."""
@@ -336,58 +348,53 @@ class Downpour(MethodBase):
         part, share = map(int, name.split("."))
         replica, rows = self._replicas[str(part)], self._cut(part)[share]
         replica.flying.append(share)
-        # The rest of a pass may be smaller than a batch.
+        # The last batch of a pass may be smaller.
         batch = min(self.settings.batch, len(rows))
-        local = LocalWork(self.settings.rate, batch, len(rows) // batch)
         place = (self.settings.seed, replica.done, part, replica.cursor)
         seed = derive_seed(*place, share) if share else derive_seed(*place)
-        return Order(
-            self._key(part, share),
-            "local_steps",
-            self._snapshot,
-            part,
-            len(rows),
-            local.render(len(rows), seed, "sum"),
-            rows,
-        )
+        work = LocalWork(self.settings.rate, batch).render(len(rows), seed, "sum")
+        own = replica.own.parameters if replica.own else {}
+        about = (part, len(rows), work, rows, own)
+        return Order(self._key(part, share), "local_steps", self._snapshot, *about)
 
-    def _go_on(self, part: int) -> None:
+    def _go_on(self, order: Order, slopes: Tensors) -> None:
+        """Let the replica go on after a push, from own weights until the next fetch."""
+        part, rate = order.part, order.settings["rate"]
         replica, size = self._replicas[str(part)], self._parts[part]
-        replica.tries, replica.answers = 0, {}
-        replica.cursor = self.settings.cut(size, replica.cursor)
+        begun, end = replica.oldest, self.settings.cut(size, replica.cursor)
+        replica.tries, replica.answers, replica.own = 0, {}, None
+        replica.cursor = end
         if replica.cursor == size:
             replica.done, replica.cursor = replica.done + 1, 0
+        elif not self.settings.is_fetch(replica.cursor):
+            assert isinstance(rate, int | float)  # noqa: S101 - `LocalWork` wrote it
+            base = order.arrays
+            moved = add({name: base[name] for name in slopes}, slopes, -rate)
+            replica.own = Snapshot(begun + 1, {**base, **moved})
         if replica.done < self.settings.passes:
             self._give_out(part)
 
-    def _push(self, order: Order, replica: _Replica, weight: float) -> None:
+    def _push(self, order: Order, replica: _Replica, weight: float) -> Tensors:
         """Apply a push; a stale one's *step* is damped, whatever the optimiser scales.
 
-        Buffers follow by the share of one replica.
+        Buffers follow by the share of one replica. Return the sum of gradients.
         """
         now, buffers = self._snapshot, self._snapshot.buffers
         # In the order of the shares, not of their arrival: the sum's bits are the same.
         answers = [replica.answers[share] for share in sorted(replica.answers)]
         samples, slopes = sum(one.samples for one in answers), dict[str, Array]()
+        moves = weight / len(self._parts) / len(answers)
         for one in answers:
-            buffers = mix(
-                buffers, one.buffers, 1.0 - weight / len(self._parts) / len(answers)
-            )
+            buffers = mix(buffers, one.buffers, 1.0 - moves)
             for name, mean in one.tensors.items():
                 slopes[name] = slopes.get(name, 0.0) + one.samples / samples * mean
         # The whole step is damped, not the gradient: Adagrad would scale that back.
-        gradient = self._compensation.correct(
-            slopes, order.snapshot.parameters, now.parameters
-        )
+        gradient = self._compensation.correct(slopes, order.arrays, now.parameters)
         if isinstance(self.optimizer, AtShards):
             self.optimizer.name_push(f"w{order.part}", weight)
-            moved = self._move_by(self.optimizer, gradient)
-        else:
-            moved = self._move_by(self.optimizer, gradient)
-            moved = moved if weight == 1.0 else mix(moved, now.parameters, weight)
-        self._snapshot = Snapshot(
-            now.version + 1,
-            moved,
-            buffers,
-        )
+            weight = 1.0  # the shards damp it
+        moved = self._move_by(self.optimizer, gradient)
+        moved = moved if weight == 1.0 else mix(moved, now.parameters, weight)
+        self._snapshot = Snapshot(now.version + 1, moved, buffers)
         self._updates += 1
+        return slopes

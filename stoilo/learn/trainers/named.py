@@ -248,7 +248,8 @@ class VCASGDTrainer(Trainer):
 class DownpourTrainer(Trainer):
     """Each part's gradients are pushed as they come; the optimiser's state stays here.
 
-    A part is a replica: each has one task out, from the weights at its own last push.
+    A part is a replica: each has one task out, from the weights at its own last push, or
+    with `fetch` from weights of its own.
 
     Args:
         settings: passes, batch, local steps of a task, staleness, warm start.

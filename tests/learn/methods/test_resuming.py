@@ -83,6 +83,7 @@ METHODS = {
         warmup=3,
         staleness=Staleness("discard", 1),
     ),
+    "downpour, own weights": lambda: make_downpour(fetch=3),
     "sandblaster": make_sandblaster,
     "large minibatch": make_large,
     "large minibatch, folded rate": lambda: make_large(folded=True),
