@@ -216,8 +216,8 @@ class TrainerOptions:
             thesis (§9.2) computed each twice: half the work, and a wrong answer of the
             right form counts, bounded by `clip` and the rule of a step.
             ``CreateOptions(min_quorum=2)`` is the thesis's. Spot checks are the server's
-            to make (`spot_check_percent`), on computers that its operator trusts;
-            `home_checks` are made here.
+            to make: 2 % of results unless `spot_check_percent` says otherwise, once its
+            operator trusts an account; `home_checks` are made here.
         flavor: dependency set at a server.
         limits: of a task at a server.
         transport: how answers' arrays travel: "raw", "compressed" (the same to the last
@@ -254,7 +254,7 @@ class TrainerOptions:
         share = f"{self.home_checks:.3g} of usual answers, longer ones more often, are"
         return (
             f"{copies} of each task is believed; {share} computed again here"
-            " before they count. A server checks on top if its operator set that."
+            " before they count. A server checks on top if its operator trusts an account."
         )
 
 
