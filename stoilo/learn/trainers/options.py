@@ -19,6 +19,7 @@ from stoilo.learn.driver.codecs import Transport
 from stoilo.learn.driver.downlink import Downlink
 from stoilo.learn.driver.transport import TransportName
 from stoilo.learn.methods.base import MethodBase
+from stoilo.learn.methods.privacy import Privacy, PrivateSum, make_private
 from stoilo.learn.methods.rules import Clip
 from stoilo.learn.methods.sandblaster import Sandblaster
 from stoilo.learn.methods.schedules import Schedule
@@ -97,6 +98,23 @@ def set_schedule(method: Method, schedule: Schedule | None) -> None:
             hint="its line search chooses the length of each step",
         )
     method.schedule = schedule
+
+
+def set_privacy(method: Method, options: TrainerOptions) -> PrivateSum | None:
+    """Let a method cut and noise as the options say; return what counts ε, if they do.
+
+    Raises:
+        UsageError: ``STO-T040`` for a mix of which ε would be untrue.
+    """
+    if options.privacy is None:
+        return None
+    if options.stop is not None and options.held_out is None:
+        raise UsageError(
+            "STO-T040",
+            "the stop rule would look at the parts' losses, which have no noise",
+            hint="give held_out data of its own, or train a number of epochs",
+        )
+    return make_private(method, options.privacy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +212,10 @@ class TrainerOptions:
             weights a quarter of them. About the number of volunteers is best where each
             answer counts at once: what waits in a queue has old weights.
         tries: how often the same work may fail before the training ends.
-        clip: bound on the influence of one answer; None for none.
+        clip: bound on the influence of one answer; None for none. With `privacy` its own
+            bound holds instead, as this one moves with what other parts answer.
+        privacy: differential privacy of the data parts towards readers of the model (see
+            `stoilo.learn.methods.privacy`); each epoch's metrics name ε. None for none.
         home_checks: share of usual answers that this process computes again before they
             count (longer ones more often, by the square of their length): a wrong one is
             given out again and its host reported; 0 for none.
@@ -231,6 +252,7 @@ class TrainerOptions:
     in_flight: int = 0
     tries: int = 4
     clip: Clip | None = field(default_factory=Clip)
+    privacy: Privacy | None = None
     home_checks: float = 0.02
     least_loss: float | None = None
     seed: int = 0
