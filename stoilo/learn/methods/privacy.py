@@ -150,8 +150,8 @@ def _doubles(tensors: Tensors) -> Tensors:
     return {name: array.astype(np.float64) for name, array in tensors.items()}
 
 
-def make_private(method: Method, privacy: Privacy) -> PrivateSum:
-    """Let a synchronous method, made anew, cut and noise its steps; return what counts ε.
+def make_private(method: Method, privacy: Privacy, parts: int) -> PrivateSum:
+    """Let a method made anew of so many parts cut and noise; return what counts ε.
 
     Raises:
         UsageError: ``STO-T040`` for a method or mix of settings of which ε would be untrue.
@@ -166,7 +166,7 @@ def make_private(method: Method, privacy: Privacy) -> PrivateSum:
         raise _refuse("an answer that is queued counts beside its part's next one")
     if first.buffers:
         raise _refuse("statistics of BatchNorm travel without noise: use GroupNorm")
-    private = PrivateSum(privacy, method.count_parts(), first.parameters)
+    private = PrivateSum(privacy, parts, first.parameters)
     method.combine = private
     return private
 

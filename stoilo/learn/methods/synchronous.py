@@ -144,10 +144,6 @@ class Synchronous(MethodBase):
         """How many steps have been made."""
         return self._steps
 
-    def count_parts(self) -> int:
-        """Return how many data parts there are."""
-        return len(self._parts)
-
     @property
     def steps_per_epoch(self) -> int:
         """How many steps an epoch has: by the largest part."""

@@ -100,8 +100,10 @@ def set_schedule(method: Method, schedule: Schedule | None) -> None:
     method.schedule = schedule
 
 
-def set_privacy(method: Method, options: TrainerOptions) -> PrivateSum | None:
-    """Let a method cut and noise as the options say; return what counts ε, if they do.
+def set_privacy(
+    method: Method, options: TrainerOptions, parts: int
+) -> PrivateSum | None:
+    """Let a method of so many parts cut and noise as asked; return what counts ε, if so.
 
     Raises:
         UsageError: ``STO-T040`` for a mix of which ε would be untrue.
@@ -114,7 +116,7 @@ def set_privacy(method: Method, options: TrainerOptions) -> PrivateSum | None:
             "the stop rule would look at the parts' losses, which have no noise",
             hint="give held_out data of its own, or train a number of epochs",
         )
-    return make_private(method, options.privacy)
+    return make_private(method, options.privacy, parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ class Trainer:
         self._made_by = make
         method = make(self.snapshot, [len(part) for part in self.parts])
         set_schedule(method, self.options.schedule)
-        self._private = set_privacy(method, self.options)
+        self._private = set_privacy(method, self.options, len(self.parts))
         return Run(
             method,
             self.form,

@@ -60,7 +60,7 @@ def average(replies, privacy, parts=3, **more):
 def make(seed=7, **more):
     settings = SynchronousSettings(**{"epochs": 4, "block": 5, **more})
     method = Synchronous(CREW.start(), CREW.sizes, Momentum(0.1), settings)
-    make_private(method, Privacy(1.0, 0.5, seed=seed))
+    make_private(method, Privacy(1.0, 0.5, seed=seed), 4)
     return method
 
 
@@ -174,7 +174,7 @@ def test_long_way_of_local_steps_is_cut_too():
     local = LocalWork(5.0, batch=2)
     settings = SynchronousSettings(1, local=local)
     method = Synchronous(CREW.start(), CREW.sizes, Sgd(1.0), settings)
-    make_private(method, Privacy(1e-3, 1e-6, seed=0))
+    make_private(method, Privacy(1e-3, 1e-6, seed=0), 4)
     run_serially(method, CREW.answer)
     way = flatten(method.snapshot.parameters) - flatten(CREW.start().parameters)
     assert 0 < np.linalg.norm(way) < 1.01e-3
@@ -266,14 +266,14 @@ def averaging():
 ])  # fmt: skip
 def test_mix_of_which_epsilon_would_be_untrue_is_refused_by_name(make_method, why):
     with pytest.raises(UsageError, match=f"{why}.*STO-T040"):
-        make_private(make_method(), Privacy(1.0, 1.0))
+        make_private(make_method(), Privacy(1.0, 1.0), 4)
 
 
 def test_large_minibatches_and_partial_steps_can_be_private():
     wanted = LargeMinibatchSettings(1, 5, 0.1)
     large = LargeMinibatch(CREW.start(), CREW.sizes, wanted)
     for method in (large, plain(fraction=0.5)):
-        private = make_private(method, Privacy(1.0, 1.0))
+        private = make_private(method, Privacy(1.0, 1.0), 4)
         run_serially(method, CREW.answer)
         assert private.steps == method.steps > 0
 
