@@ -77,6 +77,7 @@ if TYPE_CHECKING:
         TorchOptimizer,
         Yogi,
     )
+    from stoilo.learn.methods.privacy import Privacy
     from stoilo.learn.methods.rules import (
         CentredClipping,
         Clip,
@@ -151,6 +152,7 @@ _HOMES = {
     "methods.logistic": "LogisticSettings",
     "methods.optimizers": "AdaDelta Adagrad Adam Momentum RmsProp Sgd TorchOptimizer "
     "Yogi",
+    "methods.privacy": "Privacy",
     "methods.rules": "CentredClipping Clip CoordinateMedian Krum Mean Near TrimmedMean",
     "methods.sandblaster": "SandblasterSettings",
     "methods.schedules": "Cosine StepDecay TorchSchedule WarmUp",
@@ -183,8 +185,8 @@ __all__ = [
     "LargeMinibatchSettings", "LargeMinibatchTrainer", "LazyPart", "LocalBackend",
     "LocalWork", "LogisticSettings", "LogisticTrainer", "MLflow", "Mean", "Momentum",
     "Near", "OneBit", "Page", "ParallelResult", "ParallelSettings", "ParallelTrainer",
-    "ParameterServer", "Part", "PerLayer", "PowerSGD", "Quantised", "Raw", "Remainder",
-    "RmsProp", "Rules", "Run", "RunSettings", "SandblasterSettings",
+    "ParameterServer", "Part", "PerLayer", "PowerSGD", "Privacy", "Quantised", "Raw",
+    "Remainder", "RmsProp", "Rules", "Run", "RunSettings", "SandblasterSettings",
     "SandblasterTrainer", "Scores", "ServerBackend", "Sgd", "SimulatedBackend",
     "SimulatedHost", "Spell", "SspSettings", "SspTrainer", "Staleness", "StepDecay",
     "StopRule", "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary",

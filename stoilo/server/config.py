@@ -62,7 +62,8 @@ class ServerConfig:
         homogeneous: levels whose results go to one class of host, as ``level=coarse`` or
             ``level=fine``, comma-separated.
         adaptive: levels for which a host with a record may work alone, comma-separated.
-        spot_check_percent: share of results that trusted hosts compute again.
+        spot_check_percent: share of results that hosts of accounts that you trust compute
+            again; without such an account, and on a stock engine, none is. 0 = never.
         mirrors: data servers that hosts may have shared files from, as
             URLs with final slash, comma-separated.
         keep_workunits_days: how long rows of finished workunits and their results are
@@ -92,7 +93,7 @@ class ServerConfig:
     review_wait_s: int = 30 * 86_400
     homogeneous: str = ""
     adaptive: str = ""
-    spot_check_percent: int = 0
+    spot_check_percent: int = 2
     mirrors: str = ""
     keep_workunits_days: int = 30
 

@@ -46,6 +46,7 @@ EXPECTED = {
         "\nschedule: True",
         "\nepochs: 3 True",
         "\nbackups: True",
+        "\nprivate: 1",
         "\nternary: True",
     ],
     "howto/watch-a-training.md": ["page: ['run.html', 'run.svg']"],

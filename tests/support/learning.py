@@ -34,6 +34,7 @@ __all__ = [
     "Net",
     "Volunteers",
     "load_digits",
+    "make_overlapping",
     "run_replicas",
     "run_serially",
     "split_evenly",
@@ -63,6 +64,23 @@ def load_digits(train: int = 1400, seed: int = 0) -> Digits:
     order = np.random.default_rng(seed).permutation(len(labels))
     images, labels = images[order] / 16.0, labels[order].astype(np.int64)
     return Digits(images[:train], labels[:train], images[train:], labels[train:])
+
+
+@functools.cache
+def make_overlapping(train: int = 1400, seed: int = 0) -> Digits:
+    """Return ten noisy classes that overlap, in the form of the digits.
+
+    Each class is two clouds of 64 numbers around centres of its own; one label in ten of
+    those to train with is drawn at random.
+    """
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(10, size=train + 2000)
+    centres = 0.6 * rng.standard_normal((2, 10, 64))
+    noise = rng.standard_normal((len(labels), 64))
+    images = centres[rng.integers(2, size=len(labels)), labels] + noise
+    wrong = rng.random(train) < 0.1
+    known = np.where(wrong, rng.integers(10, size=train), labels[:train])
+    return Digits(images[:train], known, images[train:], labels[train:])
 
 
 def split_evenly(size: int, parts: int) -> list[NDArray[np.int64]]:

@@ -179,7 +179,15 @@ def unpack(value: object) -> Any:  # noqa: ANN401 - whatever the settings hold
 def pack_options(options: TrainerOptions, least_loss: float) -> dict[str, Plain]:
     """Return the options that travel; refuse those that hold something of this process."""
     usual = TrainerOptions()
-    for name in ("folder", "progress", "conditions", "watcher", "on_epoch", "downlink"):
+    for name in (
+        "folder",
+        "progress",
+        "conditions",
+        "watcher",
+        "on_epoch",
+        "downlink",
+        "privacy",
+    ):
         if getattr(options, name) != getattr(usual, name):
             raise refuse(f"options.{name}")
     if options.stop is not None and options.held_out is not None:

@@ -158,7 +158,9 @@ def identify(
     method: Method, first: Snapshot, parts: Sequence[Part]
 ) -> dict[str, Plain]:
     """Return what tells this training from others; reads all data once."""
+    privacy = getattr(getattr(method, "combine", None), "privacy", None)
     return {
+        **({} if privacy is None else {"privacy": describe(privacy)}),
         "method": type(method).__name__,
         "settings": describe(getattr(method, "settings", None)),
         "optimizer": describe(getattr(method, "optimizer", None)),

@@ -108,7 +108,7 @@ class Synchronous(MethodBase):
         "_replies": dict[str, Reply],
         "_queued": dict[str, Reply],
     }
-    parts: ClassVar[tuple[str, ...]] = ("_ledger", "optimizer", "_combine")
+    parts: ClassVar[tuple[str, ...]] = ("_ledger", "optimizer", "combine")
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Synchronous(MethodBase):
         self._parts = check_parts(parts)
         if len(self._blocks) != len(self._parts):
             raise UsageError("STO-T040", "there are not as many blocks as data parts")
-        self._combine = combine
+        self.combine = combine
         self._rates = schedule  # whole rates; `schedule` of the base has factors
         self._epoch, self._step, self._steps = 0, 0, 0
         self._late: set[str] = set()  # keys of earlier steps that are out
@@ -265,7 +265,7 @@ class Synchronous(MethodBase):
         counted = [self._as_sum(key, replies[key]) for key in sorted(replies)]
         if self._rates is not None:
             self.optimizer.rate = self._rates(self._steps)
-        gradient = self._combine(counted)
+        gradient = self.combine(counted)
         if self.settings.reduction == "mean":
             gradient = scale(gradient, 1.0 / sum(reply.samples for reply in counted))
         # Queued answers saw older parameters: their statistics would pull back.

@@ -45,6 +45,8 @@ class EpochMetrics:
             answer. Volunteers say how long they computed; None where none says it.
         median_loss: median over the answers that counted of their mean losses, which a
             minority of false losses does not move; None where there were none.
+        epsilon: of all steps so far at the settings' δ; None without `privacy`, whose noise
+            does not cover the losses above.
     """
 
     epoch: int
@@ -57,6 +59,7 @@ class EpochMetrics:
     seconds: float = 0.0
     waiting: float | None = None
     median_loss: float | None = None
+    epsilon: float | None = None
 
 
 class Waits:
@@ -98,6 +101,7 @@ def sum_up(
     held_out: Evaluation | None = None,
     seconds: float = 0.0,
     waiting: float | None = None,
+    epsilon: float | None = None,
 ) -> EpochMetrics:
     """Return the metrics of an epoch's updates."""
     counted = [update for update in updates if update.applied]
@@ -116,6 +120,7 @@ def sum_up(
         seconds=seconds,
         waiting=waiting,
         median_loss=median([one.loss for one in counted]) if counted else None,
+        epsilon=epsilon,
     )
 
 

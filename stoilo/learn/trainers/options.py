@@ -19,6 +19,7 @@ from stoilo.learn.driver.codecs import Transport
 from stoilo.learn.driver.downlink import Downlink
 from stoilo.learn.driver.transport import TransportName
 from stoilo.learn.methods.base import MethodBase
+from stoilo.learn.methods.privacy import Privacy, PrivateSum, make_private
 from stoilo.learn.methods.rules import Clip
 from stoilo.learn.methods.sandblaster import Sandblaster
 from stoilo.learn.methods.schedules import Schedule
@@ -97,6 +98,25 @@ def set_schedule(method: Method, schedule: Schedule | None) -> None:
             hint="its line search chooses the length of each step",
         )
     method.schedule = schedule
+
+
+def set_privacy(
+    method: Method, options: TrainerOptions, parts: int
+) -> PrivateSum | None:
+    """Let a method of so many parts cut and noise as asked; return what counts ε, if so.
+
+    Raises:
+        UsageError: ``STO-T040`` for a mix of which ε would be untrue.
+    """
+    if options.privacy is None:
+        return None
+    if options.stop is not None and options.held_out is None:
+        raise UsageError(
+            "STO-T040",
+            "the stop rule would look at the parts' losses, which have no noise",
+            hint="give held_out data of its own, or train a number of epochs",
+        )
+    return make_private(method, options.privacy, parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +214,10 @@ class TrainerOptions:
             weights a quarter of them. About the number of volunteers is best where each
             answer counts at once: what waits in a queue has old weights.
         tries: how often the same work may fail before the training ends.
-        clip: bound on the influence of one answer; None for none.
+        clip: bound on the influence of one answer; None for none. With `privacy` its own
+            bound holds instead, as this one moves with what other parts answer.
+        privacy: differential privacy of the data parts towards readers of the model (see
+            `stoilo.learn.methods.privacy`); each epoch's metrics name ε. None for none.
         home_checks: share of usual answers that this process computes again before they
             count (longer ones more often, by the square of their length): a wrong one is
             given out again and its host reported; 0 for none.
@@ -216,8 +239,8 @@ class TrainerOptions:
             thesis (§9.2) computed each twice: half the work, and a wrong answer of the
             right form counts, bounded by `clip` and the rule of a step.
             ``CreateOptions(min_quorum=2)`` is the thesis's. Spot checks are the server's
-            to make (`spot_check_percent`), on computers that its operator trusts;
-            `home_checks` are made here.
+            to make: 2 % of results unless `spot_check_percent` says otherwise, once its
+            operator trusts an account; `home_checks` are made here.
         flavor: dependency set at a server.
         limits: of a task at a server.
         transport: how answers' arrays travel: "raw", "compressed" (the same to the last
@@ -231,6 +254,7 @@ class TrainerOptions:
     in_flight: int = 0
     tries: int = 4
     clip: Clip | None = field(default_factory=Clip)
+    privacy: Privacy | None = None
     home_checks: float = 0.02
     least_loss: float | None = None
     seed: int = 0
@@ -254,7 +278,7 @@ class TrainerOptions:
         share = f"{self.home_checks:.3g} of usual answers, longer ones more often, are"
         return (
             f"{copies} of each task is believed; {share} computed again here"
-            " before they count. A server checks on top if its operator set that."
+            " before they count. A server checks on top if its operator trusts an account."
         )
 
 

@@ -274,6 +274,7 @@ class Display:
 def describe_epoch(metrics: EpochMetrics) -> str:
     """Return an epoch as one line."""
     line = f"epoch {metrics.epoch}: loss {metrics.average_loss:.4g}"
+    line += "" if metrics.epsilon is None else f", ε {metrics.epsilon:.3g}"
     held_out = metrics.held_out
     if held_out is not None:
         line += f", held out {held_out.loss:.4g}"

@@ -44,6 +44,7 @@ from stoilo.learn.trainers.options import (
     as_model,
     as_parts,
     open_backend,
+    set_privacy,
     set_schedule,
 )
 from stoilo.learn.trainers.progress import Conditions, Display, Estimate
@@ -113,7 +114,7 @@ class Trainer:
             name=self._name,
             in_flight=self._most_out(),
             tries=self.options.tries,
-            clip=self.options.clip,
+            clip=None if self.options.privacy else self.options.clip,
             folder=folder,
             least_loss=find_least_loss(self.form) if least is None else least,
             transport=as_transport(self.options.transport),
@@ -123,6 +124,7 @@ class Trainer:
         self._made_by = make
         method = make(self.snapshot, [len(part) for part in self.parts])
         set_schedule(method, self.options.schedule)
+        self._private = set_privacy(method, self.options, len(self.parts))
         return Run(
             method,
             self.form,
@@ -275,8 +277,11 @@ class Trainer:
 
         Raises:
             UsageError: ``STO-T081`` with a folder and data of its own: its checkpoint
-                would know nothing of what happens elsewhere.
+                would know nothing of what happens elsewhere. ``STO-T040`` with `privacy`:
+                a sample could be in several parts.
         """
+        if self.options.privacy is not None:
+            raise UsageError("STO-T040", "private parts stay the trainer's own data")
         if self.options.folder is not None and self._has_own:
             raise UsageError(
                 "STO-T081",
@@ -370,7 +375,10 @@ class Trainer:
                 evaluate, self.form, self._newest(), self._held_out
             )
         waiting = self._waits.share(run.tally)
-        metrics = sum_up(self.epoch_number, self._updates, held_out, seconds, waiting)
+        epsilon = self._private.epsilon if self._private else None
+        metrics = sum_up(
+            self.epoch_number, self._updates, held_out, seconds, waiting, epsilon
+        )
         # Saved with the next answer; after a kill before that, made of the history again.
         self._record.note(metrics, self._newest(), self.options.stop)
         await self._between_epochs.put(self._newest(), self._record)

@@ -156,8 +156,11 @@ def _check(config: ServerConfig) -> None:
             raise UsageError("STO-R090", problem)
     for field in fields(config) if stock else ():
         instead = _NOT_WITH_STOCK.get(field.name)
+        asked = getattr(config, field.name)
+        if field.name == "spot_check_percent" and not asked:
+            continue  # there are none, as asked
         # Refused rather than ignored: an operator would rely on it.
-        if instead is not None and getattr(config, field.name) != field.default:
+        if instead is not None and asked != field.default:
             raise UsageError(
                 "STO-R090",
                 f"{field.name} is the embedded engine's alone: {instead}",

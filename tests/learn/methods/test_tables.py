@@ -31,6 +31,7 @@ from tests.support.learning import (
     Net,
     Volunteers,
     load_digits,
+    make_overlapping,
     run_replicas,
     run_serially,
     split_evenly,
@@ -196,89 +197,95 @@ def test_rate_and_place_of_the_squares_matter(kind, rate, replicas, least, most)
 # --- §5 and test 9: linear scaling and warm-up -------------------------------------------
 
 DEEP = Net((64, 64, 64, 64, 64, 64, 64, 10), rectified=True)
+FIVE = range(5)  # all that were tried; the page of large minibatches has their numbers
+EASY, HARD = load_digits, make_overlapping
 
 
-class Scaled(NamedTuple):
-    """What came of the seeds: median loss, mean error (%), worst step of the first epochs."""
+class Ended(NamedTuple):
+    """What came of one seed: training loss, test error (%), worst step of five epochs."""
 
     loss: float
     error: float
     early: float
 
 
-def enlarge(k, kind, scaled, seed):
-    """Train k parts of n = 4 at the rate .005 for 30 epochs; return loss, error, early."""
-    crew = gather(k, DEEP)
+def enlarge(data, k, kind, scaled, seed):
+    """Train k parts of n = 4 at the rate .005, times k if scaled, for 30 epochs."""
+    known = data()
+    crew = Volunteers(DEEP, known.images, known.labels, split_evenly(1400, k))
     rate = 0.005 if scaled else 0.005 / k
     settings = LargeMinibatchSettings(30, block=4, rate=rate, kind=kind, seed=seed)
     method = LargeMinibatch(crew.start(seed), crew.sizes, settings)
     with np.errstate(over="ignore", invalid="ignore"):
         updates = run_serially(method, crew.answer)
-        loss, right = score(method, DEEP)
+        w = method.snapshot.parameters
+        loss, _, _ = DEEP.differentiate(w, known.images, known.labels)
+        right = DEEP.score(w, known.test_images, known.test_labels)
     losses = [update.loss for update in updates if update.epoch < 5]
-    return loss, 100 * (1 - right), np.reshape(losses, (-1, k)).mean(axis=1).max()
-
-
-SEEDS = (0, 2)  # of five that were tried: the second of these explodes without warm-up
+    steps = np.reshape(losses[: len(losses) // k * k], (-1, k)).mean(axis=1)
+    return Ended(loss / 1400, 100 * (1 - right), steps.max())
 
 
 @functools.cache
-def scale(k, kind, scaled=True):
-    found = [enlarge(k, kind, scaled, seed) for seed in SEEDS]
-    losses, errors, early = zip(*found, strict=True)
-    return Scaled(np.median(losses), np.mean(errors), max(early))
-
-
-SMALL, PLAIN = (1, "none", False), (16, "none", False)
-SUDDEN, CONSTANT, GRADUAL = ((16, kind) for kind in ("none", "constant", "gradual"))
-REFERENCE = {  # parts, kind of warm-up, whether the rate is scaled → final training loss
-    SMALL: 0.0007,
-    PLAIN: 0.0173,
-    SUDDEN: 0.0062,
-    CONSTANT: 0.367,
-    GRADUAL: 0.0081,
-}
+def scale(data, k, kind, scaled=True):
+    """Return what came of all five seeds, as arrays of five."""
+    found = [enlarge(data, k, kind, scaled, seed) for seed in FIVE]
+    return Ended(*np.array(found).T)
 
 
 @pytest.mark.timeout(900)
-def test_linear_rule_with_gradual_warmup_holds_at_16_parts():
-    """The order of our reference table, as far as it comes out at its set-up.
+def test_without_scaling_a_large_minibatch_generalises_worse_where_classes_overlap():
+    """The linear rule's claim, of every run of five seeds; the control is the unscaled rate.
 
-    Not reproduced: its test errors of gradual, no warm-up and no scaling (2.67,
-    2.97, 3.17 %, each ± .3 to .9) lie in that order; over five seeds here they are 2.1, 1.9
-    and 1.9 %, so that nothing is said of their order. No scaling ends with no larger loss
-    than the rule.
+    Errors at k = 16 are 15 to 20 % scaled and 25 to 28 % not, which fits the false labels.
     """
-    found = {key: scale(*key) for key in REFERENCE}
-    for key, reference in REFERENCE.items():
-        assert reference / 10 < found[key].loss < reference * 10
-    assert min(found, key=lambda key: found[key].loss) == SMALL
-    assert max(found, key=lambda key: found[key].loss) == CONSTANT
-    assert max(found[key].error for key in (PLAIN, SUDDEN, GRADUAL)) < 3.2
-    assert found[CONSTANT].error > 1.2 * found[GRADUAL].error
+    plain = scale(HARD, 16, "none", scaled=False)
+    for key in ((1, "none"), (16, "none"), (16, "gradual")):
+        assert scale(HARD, *key).error.max() < plain.error.min()
+        assert np.all(scale(HARD, *key).loss > plain.loss)
 
 
 @pytest.mark.timeout(900)
-def test_without_warmup_the_first_epochs_of_16_parts_explode():
-    """The worst mean loss of a step of five epochs: here 4.1 without, 2.9 with a warm-up.
+def test_large_minibatches_of_digits_fit_less_than_the_small_one_does():
+    """Of the digits no order of all test errors holds in each seed: one sample is .25 %.
 
-    Our reference has 9.3 and 2.6. It is one seed of five that explodes (the third); with a
-    warm-up no step of any seed is worse than its first.
+    Means of five, here and in another process: 1.2 and 1.5 (small), 1.9 and 2.0 (gradual),
+    2.3 and 2.9 (no warm-up), 4.5 and 8.8 (constant); 1.9 not scaled. The last bits decide what
+    becomes of a seed, and only the constant warm-up is told from the others.
     """
-    assert scale(*SUDDEN).early > 1.3 * scale(*GRADUAL).early
-    assert scale(*GRADUAL).early == pytest.approx(scale(*CONSTANT).early)
-    assert scale(*GRADUAL).early < 3.0
+    plain, small = scale(EASY, 16, "none", scaled=False), scale(EASY, 1, "none")
+    sudden, gradual, constant = (
+        scale(EASY, 16, kind) for kind in ("none", "gradual", "constant")
+    )
+    for other in (plain, sudden, gradual, constant):
+        assert 2 * np.median(small.loss) < np.median(other.loss)
+    assert np.all(constant.loss > plain.loss)
+    others = (plain, sudden, gradual)
+    assert constant.error.mean() > 1.2 * max(one.error.mean() for one in others)
 
 
 @pytest.mark.timeout(900)
-def test_linear_rule_breaks_at_32_parts():
-    """Control: the rule has an upper limit, and no kind of warm-up lifts it here.
+def test_with_warmup_no_early_step_of_16_parts_explodes_and_without_it_one_run_does():
+    """The worst mean loss of a step of five epochs; the first step's is 2.3 to 2.9.
 
-    It is chaotic there: the last bits of a sum decide which runs end in chance (of six, 47 to
-    91 % mean error of a kind); the bound is far below their mean.
+    Without warm-up one seed of five explodes (to 4.1).
     """
-    kinds = ("none", "constant", "gradual")
-    assert np.mean([scale(32, kind).error for kind in kinds]) > 25
+    for kind in ("gradual", "constant"):
+        assert np.all(scale(EASY, 16, kind).early < 3.0)
+    assert np.sum(scale(EASY, 16, "none").early > 3.5) == 1
+
+
+@pytest.mark.timeout(900)
+def test_linear_rule_breaks_at_32_parts_of_digits_and_not_where_classes_overlap():
+    """Control: the rule has an upper limit, which depends on the data.
+
+    It is chaotic there: the last bits of a sum decide which runs end in chance (33 to 56 %
+    mean error of a kind). No kind of warm-up lifts it.
+    """
+    kinds = ("none", "gradual")
+    assert np.mean([scale(EASY, 32, kind).error for kind in kinds]) > 25
+    for kind in kinds:
+        assert np.all(scale(HARD, 32, kind).error < 35)
 
 
 # --- §12: many local steps, few communications -------------------------------------------

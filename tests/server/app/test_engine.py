@@ -4,7 +4,7 @@ import pytest
 
 from stoilo.core.errors import UsageError
 from stoilo.server.app.engine import open_engine
-from stoilo.server.config import ServerConfig
+from stoilo.server.config import ServerConfig, load_config
 from stoilo.server.data_directory import claim_directory
 from stoilo.server.engines.stock.engine import StockEngine
 from tests.support.stocktools.project import make_fake_project
@@ -22,6 +22,30 @@ def test_embedded_engine_is_the_default(tmp_path, home):
     assert work.embedded is work.engine
     assert work.master_url == ""
     work.engine.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "rate"), [({}, 0.02), ({"spot_check_percent": 0}, 0)]
+)
+def test_results_are_checked_again_unless_the_operator_says_never(
+    tmp_path, home, asked, rate
+):
+    config, _ = load_config(tmp_path / "data", asked, {})
+    work = open_engine(config, home)
+    assert work.embedded._options.spot_check_rate == rate
+    work.engine.close()
+
+
+def test_stock_engine_takes_it_when_no_result_is_to_be_checked_again(tmp_path, home):
+    fake = make_fake_project(tmp_path / "project")
+    config = ServerConfig(
+        tmp_path / "data",
+        engine="stock",
+        project_dir=str(fake.root),
+        engine_database=fake.database_url,
+        spot_check_percent=0,
+    )
+    open_engine(config, home).engine.close()
 
 
 def test_stock_engine_is_the_project_of_the_directory(tmp_path, home):
