@@ -302,16 +302,17 @@ def send_frame(connection: socket.socket, record: msgspec.Struct) -> int:
 
 def receive_request(connection: socket.socket) -> Request | None:
     """Return the next request, None when the caller has closed; raises ``STO-T038``."""
-    return cast("Request | None", _receive(connection, Request))
+    return cast("Request | None", receive(connection, Request))
 
 
 def receive_response(connection: socket.socket) -> Response | None:
     """Return the next answer, None when the process is gone; raises ``STO-T038``."""
-    return cast("Response | None", _receive(connection, Response))
+    return cast("Response | None", receive(connection, Response))
 
 
-def _receive(connection: socket.socket, kind: object) -> object:
-    body = frames.receive_frame(connection, most=MOST_BYTES, code=_BAD, header=8)
+def receive(connection: socket.socket, kind: object, most: int = MOST_BYTES) -> object:
+    """Return the next record, of `most` bytes; None at the end; raises ``STO-T038``."""
+    body = frames.receive_frame(connection, most=most, code=_BAD, header=8)
     try:
         return None if body is None else decode(body, cast("type[object]", kind))
     except StoiloError as error:
