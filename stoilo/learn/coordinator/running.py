@@ -295,7 +295,8 @@ async def _evaluate(run: KeptRun, trainer: Trainer, connection: Connection) -> N
             snapshot=version,
             options=TrainerOptions(least_loss=chosen.least_loss, home_checks=0.0),
         )
-    text += f"{epochs - 1},{version.version},{found.loss},{found.accuracy}\n"
+    accuracy = "" if found.accuracy is None else found.accuracy
+    text += f"{epochs - 1},{version.version},{found.loss},{accuracy}\n"
     write_durably(path, text.encode())
 
 

@@ -81,10 +81,6 @@ class Shard(ABC):
         """Return versions by their tags; without the value where `known` has the tag."""
         return self.ask(p.ReadTagged(dict(known)))
 
-    def publish(self, keys: Iterable[str]) -> dict[str, p.Tagged]:
-        """Store the present versions at the shard's project; return their tags."""
-        return self.ask(p.PublishCells(list(dict.fromkeys(keys))))
-
     def create(self, given: Mapping[str, Value]) -> None:
         """Make the cells that are not there yet."""
         self.ask(p.CreateCells(dict(given)))
