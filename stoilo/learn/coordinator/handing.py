@@ -28,12 +28,7 @@ from stoilo.learn.coordinator.service import (
     PutPiece,
     Start,
 )
-from stoilo.learn.coordinator.sheet import (
-    PartRow,
-    load_snapshot,
-    refuse,
-    write_sheet,
-)
+from stoilo.learn.coordinator.sheet import PartRow, load_snapshot, refuse, write_sheet
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import TorchModel
 from stoilo.learn.core.orders import Snapshot
@@ -196,10 +191,9 @@ async def hand_over(
     held_out = as_held_out(chosen.held_out)
     parts = [*trainer.parts, *([] if held_out is None else [held_out])]
     rows = [_row_of(part) for part in parts]
+    known = {row.digest: part for row, part in zip(rows, parts, strict=True)}
     held = None if held_out is None else rows.pop()
     sheet, blobs = write_sheet(method, trainer, settings, held, rows)
-    named = [*rows, *([] if held is None else [held])]
-    known = {row.digest: part for row, part in zip(named, parts, strict=True)}
     return await _send(
         _Peer(coordinator), msgspec.json.encode(sheet), blobs, known, token
     )

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from stoilo.learn.core.orders import Order, Reply, Snapshot
 from stoilo.learn.methods.base import Ledger, Piece
-from stoilo.learn.methods.synchronous import (
-    Synchronous,
-)
+from stoilo.learn.methods.synchronous import Synchronous
 
 
 class DoubleBuffered(Synchronous):

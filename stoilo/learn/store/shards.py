@@ -26,12 +26,7 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.learn.core.checkpoint import lock_file
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store import values
-from stoilo.learn.store.functions import (
-    UpdateFunction,
-    advance,
-    built_in,
-    check_value,
-)
+from stoilo.learn.store.functions import UpdateFunction, advance, built_in, check_value
 from stoilo.learn.store.protocol import Cell, Change, Push
 from stoilo.learn.store.values import Value
 from stoilo.learn.store.vectors import SCHEMA, Spaces
