@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -19,7 +18,6 @@ import msgspec
 
 from stoilo.client.address import read_connection
 from stoilo.client.capture.arguments import StoredValue
-from stoilo.core.errors import UnreachableError
 from stoilo.learn.coordinator.kept import FILES, Progress
 from stoilo.learn.coordinator.service import (
     PIECE_BYTES,
@@ -27,30 +25,22 @@ from stoilo.learn.coordinator.service import (
     Fetch,
     ListRuns,
     Offer,
-    Offered,
     PutPiece,
-    Request,
     Start,
-    refusal,
 )
-from stoilo.learn.coordinator.sheet import (
-    PartRow,
-    load_snapshot,
-    refuse,
-    write_sheet,
-)
+from stoilo.learn.coordinator.sheet import PartRow, load_snapshot, refuse, write_sheet
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import TorchModel
 from stoilo.learn.core.orders import Snapshot
 from stoilo.learn.methods.buffers import find_momentum
 from stoilo.learn.store import protocol as p
+from stoilo.learn.store.client import NetworkPeer
 from stoilo.learn.store.place import read_place
-from stoilo.learn.store.values import decode
 from stoilo.learn.trainers.fitting import make_trainer
 from stoilo.learn.trainers.options import Loss, TrainerOptions, as_held_out
 
-ANSWER_S: Final = 60.0
-PAUSES_S: Final = (0.1, 0.5, 2.0, 5.0, 0.0)  # of a coordinator that is started again
+# A coordinator that is started again is waited for.
+LIMITS: Final = {"lives": 5, "limit_s": 60.0, "takeover_s": 8.0}
 Where = str | os.PathLike[str]
 T = TypeVar("T")
 
@@ -61,29 +51,16 @@ class _Peer:
     def __init__(self, where: Where) -> None:
         self._place = read_place(Path(where))
 
-    async def ask(self, request: Request, kind: type[T]) -> T:
+    async def ask(self, request: p.Command[T]) -> T:
         """Return the answer; raises what the coordinator refused, or ``STO-T037``."""
-        return await asyncio.to_thread(self._ask, request, kind)
+        return await asyncio.to_thread(self._ask, request)
 
-    def _ask(self, request: Request, kind: type[T]) -> T:
-        for pause_s in PAUSES_S:
-            try:
-                answer = self._exchange(request)
-            except (ConnectionError, TimeoutError):
-                time.sleep(pause_s)
-                continue
-            if isinstance(answer, p.Refused):
-                raise refusal(answer)
-            return decode(answer.body, kind)
-        raise UnreachableError("STO-T037", f"no coordinator at {self._place.shard}")
-
-    def _exchange(self, request: Request) -> p.Response:
-        with self._place.connect(ANSWER_S) as stream:
-            p.send_frame(stream, request)
-            answer = p.receive_response(stream)
-        if answer is None:
-            raise ConnectionResetError
-        return answer
+    def _ask(self, request: p.Command[T]) -> T:
+        peer = NetworkPeer(None, self._place, **LIMITS)
+        try:
+            return peer.ask(request)
+        finally:
+            peer.close()
 
 
 class HandedRun:
@@ -101,7 +78,7 @@ class HandedRun:
 
     async def progress(self) -> Progress:
         """Return how far it is."""
-        return await self._peer.ask(Ask(self.id), Progress)
+        return await self._peer.ask(Ask(self.id))
 
     async def wait(self, pause_s: float = 2.0) -> Progress:
         """Wait for its end, asking every `pause_s` s; how it ended is in the answer."""
@@ -111,11 +88,11 @@ class HandedRun:
 
     async def stop(self) -> Progress:
         """End it where it is; its newest version can be brought home."""
-        return await self._peer.ask(Ask(self.id, "stop"), Progress)
+        return await self._peer.ask(Ask(self.id, "stop"))
 
     async def forget(self) -> None:
         """Remove it there, once it is over."""
-        await self._peer.ask(Ask(self.id, "forget"), Progress)
+        await self._peer.ask(Ask(self.id, "forget"))
 
     async def log(self) -> str:
         """Return the updates so far, a JSON object a line; partial while it runs."""
@@ -139,7 +116,7 @@ class HandedRun:
 
     async def _pieces(self, name: str) -> AsyncIterator[bytes]:
         offset = 0
-        while piece := await self._peer.ask(Fetch(self.id, name, offset), bytes):
+        while piece := await self._peer.ask(Fetch(self.id, name, offset)):
             yield piece
             offset += len(piece)
 
@@ -147,13 +124,11 @@ class HandedRun:
         """Send one blob."""
         for at in range(0, max(1, len(data)), PIECE_BYTES):
             piece, is_last = data[at : at + PIECE_BYTES], at + PIECE_BYTES >= len(data)
-            await self._peer.ask(
-                PutPiece(self.id, digest, at, piece, is_last), type(None)
-            )
+            await self._peer.ask(PutPiece(self.id, digest, at, piece, is_last))
 
     async def begin(self, token: str) -> Progress:
         """Let it begin with all its blobs there."""
-        return await self._peer.ask(Start(self.id, token), Progress)
+        return await self._peer.ask(Start(self.id, token))
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -170,7 +145,7 @@ def take_up(ident: str, *, coordinator: Where) -> HandedRun:
 
 async def list_handed(coordinator: Where) -> dict[str, Progress]:
     """Return the trainings at a coordinator that this token handed over."""
-    return await _Peer(coordinator).ask(ListRuns(), dict[str, Progress])
+    return await _Peer(coordinator).ask(ListRuns())
 
 
 async def hand_over(
@@ -216,10 +191,9 @@ async def hand_over(
     held_out = as_held_out(chosen.held_out)
     parts = [*trainer.parts, *([] if held_out is None else [held_out])]
     rows = [_row_of(part) for part in parts]
+    known = {row.digest: part for row, part in zip(rows, parts, strict=True)}
     held = None if held_out is None else rows.pop()
     sheet, blobs = write_sheet(method, trainer, settings, held, rows)
-    named = [*rows, *([] if held is None else [held])]
-    known = {row.digest: part for row, part in zip(named, parts, strict=True)}
     return await _send(
         _Peer(coordinator), msgspec.json.encode(sheet), blobs, known, token
     )
@@ -233,7 +207,7 @@ async def _send(
     token: str,
 ) -> HandedRun:
     """Offer the sheet, send what is missing there, and begin."""
-    offered = await peer.ask(Offer(sheet), Offered)
+    offered = await peer.ask(Offer(sheet))
     run = HandedRun(offered.run, peer)
     for digest in offered.missing:
         if digest in blobs:

@@ -24,6 +24,7 @@ from stoilo.core.codec.skeleton import decode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
 from stoilo.core.files import write_durably
+from stoilo.core.types import BOUNDS
 from stoilo.learn.backends import Backend
 from stoilo.learn.coordinator.sheet import (
     HandedModel,
@@ -77,7 +78,7 @@ class KeptRun:
 
     def missing(self) -> list[str]:
         """Return the digests of blobs that are not here yet."""
-        return [d for d in self.sheet.sizes() if not self.blob(d).exists()]
+        return [d for d in self.sheet.blobs() if not self.blob(d).exists()]
 
     def blob(self, digest: str) -> Path:
         """Return where a blob lies."""
@@ -100,7 +101,7 @@ class KeptRun:
             UsageError: ``STO-R010``.
         """
         path, draft = self.blob(digest), self.folder / "blobs" / f"{digest[:64]}.part"
-        most = self.sheet.sizes().get(digest, -1)
+        most = BOUNDS.blob_bytes if digest in self.sheet.blobs() else -1
         if self.progress.phase != "filling" or not 0 <= offset <= most - len(data):
             raise UsageError("STO-R010", f"no such piece of {digest[:16]} is awaited")
         with draft.open("r+b" if offset else "wb") as file:

@@ -11,14 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, cast
 
-from stoilo.core import frames
 from stoilo.core.errors import StoiloError, UnreachableError
 from stoilo.core.files import write_durably
 from stoilo.learn.coordinator.gang import Gang, Inputs, Member, Message, Out, Said
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.network import TokenService
-from stoilo.learn.store.place import CONNECTION_FILE, ShardPlace, read_place
-from stoilo.learn.store.values import decode, encode
+from stoilo.learn.store.place import ShardPlace
 
 _TICK_S = 0.1
 _PARTING_S = 1.0  # in which a last word is said
@@ -51,9 +49,7 @@ class MemberService(TokenService):
         most_lease_s: float = 60.0,
     ) -> None:
         super().__init__(data, address)
-        path = data / CONNECTION_FILE  # the token of an earlier start stays
-        token = read_place(path).token if path.exists() else secrets.token_urlsafe(32)
-        self.place = self.admit("", token, path)
+        self.place = self.admit_one()
         self.member = Member(Folder(data / "inputs"), most_lease_s, told)
         self._lock = threading.Lock()
         threading.Thread(target=self._watch, daemon=True).start()
@@ -67,12 +63,9 @@ class MemberService(TokenService):
     def talk(self, stream: socket.socket, owner: str) -> None:
         """Answer a coordinator until its stream ends."""
         del owner  # there is one token
-        while body := frames.receive_frame(
-            stream, most=p.MOST_BYTES, code="STO-T038", header=8
-        ):
-            message = decode(body, cast("type[Message]", Message))
+        while message := p.receive(stream, Message):
             with self._lock:
-                said = self.member.hear(message, time.monotonic())
+                said = self.member.hear(cast("Message", message), time.monotonic())
             p.send_frame(stream, said)
 
 
@@ -98,11 +91,8 @@ class Meeting:
     ) -> None:
         limits = {"lease_s": lease_s, "staging_s": staging_s}
         self._gang = Gang(secrets.token_hex(16), list(places), inputs, **limits)
-        self._lease_s, self._watch, self._changed = (
-            lease_s,
-            watch,
-            threading.Condition(),
-        )
+        self._lease_s, self._watch = lease_s, watch
+        self._changed = threading.Condition()
         self._out = {n: queue.SimpleQueue[Message | None]() for n in places}
         self._threads = [
             threading.Thread(target=self._speak, args=one, daemon=True)
@@ -165,13 +155,7 @@ class Meeting:
         try:
             with place.connect(self._lease_s) as stream:
                 while (message := self._out[name].get()) is not None:
-                    frames.send_frame(
-                        stream,
-                        encode(message),
-                        most=p.MOST_BYTES,
-                        code="STO-T038",
-                        header=8,
-                    )
+                    p.send_frame(stream, message)
                     self._hear(name, stream)
         except (OSError, StoiloError) as error:
             with self._changed:
@@ -179,10 +163,9 @@ class Meeting:
                 self._changed.notify()
 
     def _hear(self, name: str, stream: socket.socket) -> None:
-        body = frames.receive_frame(stream, most=1 << 20, code="STO-T038", header=8)
-        if body is None:
+        said = cast("Said | None", p.receive(stream, Said, 1 << 20))
+        if said is None:
             raise ConnectionResetError
-        said = decode(body, Said)
         with self._changed:
             self._send(self._gang.hear(name, said, time.monotonic()))
             self._changed.notify()

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import csv
-import io
 import json
 import logging
 import shutil
@@ -37,6 +35,7 @@ from stoilo.learn.coordinator.sheet import (
 )
 from stoilo.learn.trainers.fitting import evaluate_on
 from stoilo.learn.trainers.options import TrainerOptions
+from stoilo.learn.trainers.reclaiming import render_table
 from stoilo.learn.trainers.trainer import Trainer
 
 LOGGER = logging.getLogger(__name__)
@@ -270,8 +269,10 @@ def _finish(run: KeptRun, trainer: Trainer) -> dict[str, Any]:
     write_durably(run.folder / "model.safetensors", save_snapshot(trainer.snapshot))
     path = run.folder / "run" / "history.jsonl"
     rows = path.read_text().splitlines() if path.exists() else []
-    text = _as_csv([json.loads(row) for row in rows[: len(trainer.run.history)]])
-    write_durably(run.folder / "training.csv", text.encode())
+    found = [json.loads(row) for row in rows[: len(trainer.run.history)]]
+    head = [*found[0]] if found else []
+    table = render_table(head, [[row.get(n, "") for n in head] for row in found])
+    write_durably(run.folder / "training.csv", table)
     phase = "stopped" if run.progress.phase == "stopping" else "ended"
     return {**_describe(trainer), "phase": phase}
 
@@ -279,9 +280,9 @@ def _finish(run: KeptRun, trainer: Trainer) -> dict[str, Any]:
 async def _evaluate(run: KeptRun, trainer: Trainer, connection: Connection) -> None:
     """Have the newest version evaluated by volunteers, once for each epoch that ended."""
     path = run.folder / "evaluation.csv"
-    rows = list(csv.DictReader(io.StringIO(path.read_text()))) if path.exists() else []
+    text = path.read_text() if path.exists() else "epoch,version,loss,accuracy\n"
     epochs = trainer.epoch_number
-    if run.sheet.held_out is None or epochs <= len(rows):
+    if run.sheet.held_out is None or epochs < text.count("\n"):
         return
     chosen, version = trainer.options, trainer.run.method.snapshot
     async with TextBackend(
@@ -294,19 +295,9 @@ async def _evaluate(run: KeptRun, trainer: Trainer, connection: Connection) -> N
             snapshot=version,
             options=TrainerOptions(least_loss=chosen.least_loss, home_checks=0.0),
         )
-    row = {"epoch": epochs - 1, "version": version.version, "loss": found.loss}
-    text = _as_csv([*rows, row | {"accuracy": found.accuracy}])
+    accuracy = "" if found.accuracy is None else found.accuracy
+    text += f"{epochs - 1},{version.version},{found.loss},{accuracy}\n"
     write_durably(path, text.encode())
-
-
-def _as_csv(rows: list[dict[str, Any]]) -> str:
-    """Return rows as text; the first one has all columns."""
-    text = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(text, [*rows[0]])
-        writer.writeheader()
-        writer.writerows(rows)
-    return text.getvalue()
 
 
 def _size(path: Path) -> int:

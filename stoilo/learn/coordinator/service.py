@@ -11,14 +11,14 @@ import re
 import socket
 import threading
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import msgspec
 
-from stoilo.core import frames
-from stoilo.core.errors import DeniedError, StoiloError, TrustError, UsageError
+from stoilo.core.errors import StoiloError, UsageError
 from stoilo.core.files import read_bounded
 from stoilo.core.types import BOUNDS
+from stoilo.learn.coordinator.kept import Progress
 from stoilo.learn.coordinator.running import Coordinator
 from stoilo.learn.coordinator.sheet import Digest
 from stoilo.learn.store import protocol as p
@@ -35,12 +35,6 @@ _OWNER = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 _LEAST_TOKEN = 20  # characters
 
 
-class Offer(msgspec.Struct, frozen=True, tag="offer"):
-    """A sheet; answered with `Offered`."""
-
-    sheet: Annotated[bytes, msgspec.Meta(max_length=SHEET_BYTES)]
-
-
 class Offered(msgspec.Struct, frozen=True):
     """A training's id, and the blobs that are not there yet."""
 
@@ -48,7 +42,13 @@ class Offered(msgspec.Struct, frozen=True):
     missing: list[str]
 
 
-class PutPiece(msgspec.Struct, frozen=True, tag="put"):
+class Offer(p.Command[Offered], frozen=True, tag="offer"):
+    """A sheet."""
+
+    sheet: Annotated[bytes, msgspec.Meta(max_length=SHEET_BYTES)]
+
+
+class PutPiece(p.Command[None], frozen=True, tag="put"):
     """A piece of a blob, in order."""
 
     run: str
@@ -58,25 +58,25 @@ class PutPiece(msgspec.Struct, frozen=True, tag="put"):
     is_last: bool
 
 
-class Start(msgspec.Struct, frozen=True, tag="start"):
-    """Begin, with this token at the server; answered with `Progress`."""
+class Start(p.Command[Progress], frozen=True, tag="start"):
+    """Begin, with this token at the server."""
 
     run: str
     token: Annotated[str, msgspec.Meta(min_length=1, max_length=BOUNDS.token_chars)]
 
 
-class Ask(msgspec.Struct, frozen=True, tag="ask"):
-    """Say how far it is, after one of stop and forget; answered with `Progress`."""
+class Ask(p.Command[Progress], frozen=True, tag="ask"):
+    """Say how far it is, after one of stop and forget."""
 
     run: str
     then: str = ""
 
 
-class ListRuns(msgspec.Struct, frozen=True, tag="list"):
-    """Give id → `Progress`."""
+class ListRuns(p.Command[dict[str, Progress]], frozen=True, tag="list"):
+    """Give all by their ids."""
 
 
-class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
+class Fetch(p.Command[bytes], frozen=True, tag="fetch"):
     """Give a piece of a file; an empty one at its end."""
 
     run: str
@@ -120,16 +120,12 @@ class CoordinatorService(TokenService):
             return
         try:
             stream.settimeout(IDLE_S)
-            while (body := _receive(stream)) is not None:
-                p.send_frame(stream, self._respond(owner, body))
+            while request := p.receive(stream, Request, MOST_BYTES):
+                p.send_frame(stream, self._respond(owner, cast("Request", request)))
         finally:
             self._streams.release()
 
-    def _respond(self, owner: str, body: bytes) -> p.Response:
-        try:
-            request = msgspec.msgpack.decode(body, type=Request)
-        except msgspec.MsgspecError as error:
-            return p.Refused("usage", "STO-R010", f"no request: {str(error)[:120]}")
+    def _respond(self, owner: str, request: Request) -> p.Response:
         work = asyncio.run_coroutine_threadsafe(self._do(owner, request), self._loop)
         try:
             return p.Answer(encode(work.result()))
@@ -159,10 +155,6 @@ class CoordinatorService(TokenService):
                 if act is not None:
                     act(run)
         return run.progress
-
-
-def _receive(stream: socket.socket) -> bytes | None:
-    return frames.receive_frame(stream, most=MOST_BYTES, code="STO-T038", header=8)
 
 
 def read_piece(path: Path, offset: int) -> bytes:
@@ -198,11 +190,3 @@ def read_tokens(path: Path) -> dict[str, str]:
         f"{path.name} is no token file",
         hint=f"lines of a name and a token of {_LEAST_TOKEN} characters or more",
     )
-
-
-_FAMILIES = {kind.family: kind for kind in (UsageError, DeniedError, TrustError)}
-
-
-def refusal(refused: p.Refused) -> StoiloError:
-    """Return what the other side refused, to be raised here."""
-    return _FAMILIES.get(refused.family, UsageError)(refused.code, refused.message)

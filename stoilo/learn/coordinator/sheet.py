@@ -91,15 +91,6 @@ class KernelRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     call: Digest  # blob: an encoded node
 
 
-class LookRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What answers computed at home were like; see `probing.Look`."""
-
-    norm: float | None = None
-    samples: int = 1
-    lacking: frozenset[str] = frozenset()
-    moves: dict[str, float] = {}
-
-
 class Sheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A whole training but for its blobs."""
 
@@ -107,17 +98,17 @@ class Sheet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     level: Word
     first: Digest  # blob: safetensors, names ``parameters/…`` and ``buffers/…``
     kernels: Annotated[dict[Word, KernelRow], msgspec.Meta(max_length=len(KERNELS))]
-    looks: Annotated[dict[Word, LookRow], msgspec.Meta(max_length=len(KERNELS))]
+    looks: Annotated[dict[Word, Look], msgspec.Meta(max_length=len(KERNELS))]
     parts: Annotated[list[PartRow], msgspec.Meta(min_length=1, max_length=MOST_PARTS)]
     settings: dict[Word, Any]  # of `make_trainer`, beside model, data and place
     options: dict[Word, Any]
     held_out: PartRow | None = None  # evaluated by volunteers at each epoch's end
 
-    def sizes(self) -> dict[str, int]:
-        """Return the blobs it names, each with the most bytes that it may have."""
+    def blobs(self) -> list[str]:
+        """Return the digests of the blobs it names, each once."""
         rows = [*self.parts, *([self.held_out] if self.held_out else [])]
         names = [row.digest for row in rows] + [k.call for k in self.kernels.values()]
-        return dict.fromkeys([self.first, *names], BOUNDS.blob_bytes)
+        return [*dict.fromkeys([self.first, *names])]
 
 
 def pack(value: object, where: str) -> Plain:
@@ -252,17 +243,14 @@ def _write_kernel(model: Model, name: str, blobs: dict[str, bytes]) -> KernelRow
     return KernelRow(calls.task_module, calls.entry, call)
 
 
-def _look(trainer: Trainer) -> dict[str, LookRow]:
+def _look(trainer: Trainer) -> dict[str, Look]:
     """Look at the first orders of another method of the same settings."""
-    found: dict[str, LookRow] = {}
+    found: dict[str, Look] = {}
     codec = trainer.run.settings.transport
     for order in trainer.draw_orders():
         if order.kernel not in found:
             part = trainer.parts[order.part]
-            look = look_at(trainer.form, ask(order, codec), part)
-            found[order.kernel] = LookRow(
-                look.norm, look.samples, look.lacking, dict(look.moves)
-            )
+            found[order.kernel] = look_at(trainer.form, ask(order, codec), part)
     return found
 
 
@@ -305,13 +293,17 @@ class KernelText:
     def capture(self, job: Job, captures: Captures) -> Captured:
         """Return the job's task: this text, the job's arguments, checks of our own."""
         call: Any = decode(self.call)
-        kwargs = call["kwargs"] if "state" in call else call
-        kwargs.update({n: _as_node(v) for n, v in job.arguments.items()})
+        _kwargs_of(call).update({n: _as_node(v) for n, v in job.arguments.items()})
         own: Kernel = array_models.evaluate  # any: of it nothing is used
         checks = captures.task(own, {}, job.check, job.alike)
         texts = (checks.validator_module, checks.init_entry, checks.compare_entry)
         calls = CapturedCalls(self.source, self.entry, *texts, (call,), has_stored=True)
         return calls.pack_one()
+
+
+def _kwargs_of(call: Any) -> Any:  # noqa: ANN401 - nodes
+    """Return a call's arguments, that of an object with a state or a function's."""
+    return call.get("kwargs") if isinstance(call, dict) and "state" in call else call
 
 
 def _as_node(value: object) -> Any:  # noqa: ANN401 - a node
@@ -353,18 +345,11 @@ def read_model(sheet: Sheet, blobs: Mapping[str, bytes]) -> HandedModel:
     """Return the model of a sheet (hostile); raises what decoding does."""
     kernels: dict[str, KernelText] = {}
     for name, row in sheet.kernels.items():
-        call = decode(blobs[row.call])
-        inner = (
-            call.get("kwargs") if isinstance(call, dict) and "state" in call else call
-        )
-        if not isinstance(inner, dict):
-            raise UsageError("STO-T040", f"kernel {name[:40]!r} has no call")
         kernels[name] = KernelText(row.source, row.entry, blobs[row.call])
-    looks = {
-        name: Look(row.norm, row.samples, row.lacking, row.moves)
-        for name, row in sheet.looks.items()
-    }
-    return HandedModel(sheet.level, load_snapshot(blobs[sheet.first]), kernels, looks)
+        if not isinstance(_kwargs_of(decode(blobs[row.call])), dict):
+            raise UsageError("STO-T040", f"kernel {name[:40]!r} has no call")
+    first = load_snapshot(blobs[sheet.first])
+    return HandedModel(sheet.level, first, kernels, sheet.looks)
 
 
 def parse_sheet(data: bytes) -> Sheet:

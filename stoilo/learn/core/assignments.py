@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -58,14 +58,6 @@ class Assignment:
     def redundancy(self) -> int:
         """How many owners each block has at least."""
         return min(map(len, self.owners))
-
-    def blocks_of(self, node: int) -> tuple[int, ...]:
-        """Return the blocks that a node computes."""
-        return tuple(block for block, own in enumerate(self.owners) if node in own)
-
-    def covers(self, present: Collection[int]) -> bool:
-        """Say whether these nodes together hold all blocks."""
-        return all(any(node in present for node in own) for own in self.owners)
 
     def order_of(self, block: int) -> tuple[int, ...]:
         """Return all nodes, those who own the block first: who is asked in turn."""

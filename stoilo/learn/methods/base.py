@@ -35,15 +35,18 @@ class Piece:
     samples: int
     rows: tuple[int, ...] | None = None
 
-    def order(self, key: str, snapshot: Snapshot, seed: int) -> Order:
-        """Return the order for the sum of these samples' gradients.
+    def order(
+        self, key: str, snapshot: Snapshot, seed: int, local: LocalWork | None = None
+    ) -> Order:
+        """Return the order for the sum of these samples' gradients, or for local steps.
 
         The kernel seeds what draws in it (dropout), so that copies of a task agree.
         """
-        settings: dict[str, Plain] = {"seed": seed}
-        return Order(
-            key, "gradient", snapshot, self.part, self.samples, settings, self.rows
-        )
+        kernel, used, settings = "gradient", self.samples, dict[str, Plain](seed=seed)
+        if local is not None:
+            kernel, used = "local_steps", local.count_samples(self.samples)
+            settings = local.render(self.samples, seed, "parameters")
+        return Order(key, kernel, snapshot, self.part, used, settings, self.rows)
 
 
 @dataclass(frozen=True, slots=True)

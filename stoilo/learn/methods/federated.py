@@ -26,6 +26,7 @@ from stoilo.learn.methods.base import (
     LocalWork,
     MethodBase,
     Outcome,
+    Piece,
     check_parts,
     derive_seed,
     round_up,
@@ -132,16 +133,8 @@ class Federated(MethodBase):
 
     def _order(self, key: str) -> Order:
         part, local = int(key.rpartition("p")[2]), self.settings.local
-        size, place = self._parts[part], (self.settings.seed, self._round, part)
-        settings = local.render(size, derive_seed(*place), "parameters")
-        return Order(
-            key,
-            "local_steps",
-            self._snapshot,
-            part,
-            local.count_samples(size),
-            settings,
-        )
+        seed = derive_seed(self.settings.seed, self._round, part)
+        return Piece(part, self._parts[part]).order(key, self._snapshot, seed, local)
 
     def _apply(self) -> None:
         # By key, not by arrival: the same answers give the same bits.
@@ -217,12 +210,10 @@ class Gossip(MethodBase):
         return drawn
 
     def _order(self, key: str) -> Order:
-        part, seed = int(key.rpartition("p")[2]), self.settings.seed
-        base, size = self._replicas[part], self._parts[part]
-        place = derive_seed(seed, self._rounds[part], part)
-        work = self.settings.local.render(size, place, "parameters")
-        used = self.settings.local.count_samples(size)
-        return Order(key, "local_steps", base, part, used, work)
+        part, local = int(key.rpartition("p")[2]), self.settings.local
+        base, piece = self._replicas[part], Piece(part, self._parts[part])
+        seed = derive_seed(self.settings.seed, self._rounds[part], part)
+        return piece.order(key, base, seed, local)
 
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - a replica's own is never stale
         before = min(self._rounds)

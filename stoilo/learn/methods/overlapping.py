@@ -6,13 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from stoilo.learn.core.orders import Order, Reply, Snapshot
 from stoilo.learn.methods.base import Ledger, Piece
-from stoilo.learn.methods.optimizers import Optimizer
-from stoilo.learn.methods.synchronous import (
-    Combine,
-    Synchronous,
-    SynchronousSettings,
-    sum_gradients,
-)
+from stoilo.learn.methods.synchronous import Synchronous
 
 
 class DoubleBuffered(Synchronous):
@@ -25,20 +19,9 @@ class DoubleBuffered(Synchronous):
 
     kept = Synchronous.kept | {"_before": Snapshot, "_early": dict[str, Reply]}
     parts = (*Synchronous.parts, "_next")
-
-    def __init__(
-        self,
-        start: Snapshot,
-        parts: Sequence[int],
-        optimizer: Optimizer,
-        settings: SynchronousSettings,
-        *,
-        combine: Combine = sum_gradients,
-    ) -> None:
-        self._before = start  # what the tasks of the present step start from
-        self._early: dict[str, Reply] = {}  # answers to the next one
-        self._next = Ledger()
-        super().__init__(start, parts, optimizer, settings, combine=combine)
+    _before: Snapshot  # what the present step's tasks start from
+    _early: dict[str, Reply]  # answers to the next step
+    _next: Ledger
 
     def lose(self, order: Order) -> None:
         """Order it again, unless its step is over."""
@@ -61,9 +44,13 @@ class DoubleBuffered(Synchronous):
 
     def _begin(self) -> None:
         place = self._epoch, self._step
-        # What was the next step is the present one, with the answers that it has.
-        self._ledger = self._next if self._steps else Ledger(self._plan(*place))
-        self._replies, self._early = self._early, {}
+        if self._steps:
+            # What was the next step is the present one, with the answers that it has.
+            self._ledger, self._replies = self._next, self._early
+        else:
+            self._ledger = Ledger(self._plan(*place))
+            self._before = self._snapshot
+        self._early = {}
         self._next = Ledger(self._plan(*self._follow(*place)))
         self._pieces = self._plan_open()
 

@@ -248,17 +248,14 @@ class Ssp(Clocked):
     def _order(self, key: str) -> Order:
         part, iteration = iteration_of(key)
         epoch, step = divmod(iteration, self._chunks)
-        local, block, rows = self.settings.local, self.settings.block, None
+        block, rows = self.settings.block, None
         if block:
             turn = shuffle(self._parts[part], self.settings.seed, epoch, part)
             rows = tuple(turn[step * block :][:block].tolist())
         # The seed of `Synchronous`, which names its orders so.
         seed = derive_order_seed(self.settings.seed, f"e{epoch}/s{step}/p{part}")
-        size = self._left(part, step)
-        if local is None:
-            return Piece(part, size, rows).order(key, self._snapshot, seed)
-        work, used = local.render(size, seed, "parameters"), local.count_samples(size)
-        return Order(key, "local_steps", self._snapshot, part, used, work, rows)
+        piece = Piece(part, self._left(part, step), rows)
+        return piece.order(key, self._snapshot, seed, self.settings.local)
 
     def _change(self, order: Order, reply: Reply) -> Reply:
         if not order.gives_parameters:

@@ -222,13 +222,8 @@ class Synchronous(MethodBase):
         return self._snapshot
 
     def _order(self, key: str) -> Order:
-        seed, local = derive_order_seed(self.settings.seed, key), self.settings.local
-        piece, base = self._pieces[key], self._base_of(key)
-        if local is None:
-            return piece.order(key, base, seed)
-        work = local.render(piece.samples, seed, "parameters")
-        used = local.count_samples(piece.samples)
-        return Order(key, "local_steps", base, piece.part, used, work, piece.rows)
+        seed, base = derive_order_seed(self.settings.seed, key), self._base_of(key)
+        return self._pieces[key].order(key, base, seed, self.settings.local)
 
     def _advance(self) -> bool:
         ended = False

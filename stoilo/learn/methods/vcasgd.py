@@ -22,6 +22,7 @@ from stoilo.learn.methods.base import (
     LocalWork,
     MethodBase,
     Outcome,
+    Piece,
     Staleness,
     check_parts,
     derive_seed,
@@ -137,16 +138,11 @@ class Vcasgd(MethodBase):
         return out and order.key == self._key(order.part)
 
     def _order(self, name: str) -> Order:
-        part, local = int(name), self.settings.local
-        size, seed = self._parts[part], (self.settings.seed, self._epoch, part)
-        return Order(
-            self._key(part),
-            "local_steps",
-            self._snapshot if self.settings.pull == "latest" else self._base,
-            part,
-            local.count_samples(size),
-            local.render(size, derive_seed(*seed), "parameters"),
-        )
+        part = int(name)
+        base = self._snapshot if self.settings.pull == "latest" else self._base
+        seed = derive_seed(self.settings.seed, self._epoch, part)
+        piece, local = Piece(part, self._parts[part]), self.settings.local
+        return piece.order(self._key(part), base, seed, local)
 
     def _mix(self, order: Order, reply: Reply, weight: float) -> None:
         # An answer that is worth less leaves more of the server's own.

@@ -7,14 +7,7 @@ import functools
 import numpy as np
 
 from stoilo.learn.core.tensors import Array, Tensors
-from stoilo.learn.kernels.programs import (
-    best,
-    cross,
-    gram,
-    merge_best,
-    nearest,
-    words,
-)
+from stoilo.learn.kernels.programs import best, cross, gram, merge_best, nearest, words
 from stoilo.learn.paracel.program import Program
 from stoilo.learn.store.functions import Probe, UpdateFunction, register
 

@@ -18,19 +18,14 @@ from stoilo.learn.core.orders import Order, Reply, Snapshot
 from stoilo.learn.core.states import Stateful
 from stoilo.learn.core.tensors import Array, Tensors, safe_norm
 from stoilo.learn.kernels import checks
-from stoilo.learn.methods.base import (
-    MethodBase,
-    Outcome,
-    Piece,
-    check_parts,
-    derive_order_seed,
-)
+from stoilo.learn.methods.base import Outcome, Piece, derive_order_seed
+from stoilo.learn.methods.ssp import Clocked, iteration_of
 from stoilo.learn.methods.synchronous import (
     Synchronous,
     SynchronousSettings,
     sum_gradients,
 )
-from stoilo.learn.store.clock import Attendance, VectorClock
+from stoilo.learn.store.clock import VectorClock
 from stoilo.learn.store.functions import UpdateFunction
 
 Key = TypeVar("Key", str, int)
@@ -88,15 +83,18 @@ class Algorithm:
             for name, arrays in found.items()
         }
 
+    def begin(self, parts: Sequence[int]) -> dict[int, dict[str, Array]]:
+        """Return what parts of so many samples keep at first."""
+        return {index: self.own(index, size) for index, size in enumerate(parts)}
+
     def part(self, found: Tensors) -> tuple[dict[str, Array], dict[str, Array]]:
         """Return what a part keeps of its answer, and what it adds."""
         added = {name: array for name, array in found.items() if name in self.start}
         return {n: a for n, a in found.items() if n not in added}, added
 
 
-FAR = (
-    3.0  # an answer so many times as large as its round's usual one is asked for again
-)
+# An answer so many times as large as its round's usual one is asked for again.
+FAR = 3.0
 
 
 def find_far(replies: Mapping[Key, Reply]) -> set[Key]:
@@ -167,9 +165,7 @@ class Rounds(Synchronous):
         settings = SynchronousSettings(program.rounds, reduction="sum")
         super().__init__(start, parts, _Step(program), settings, combine=program.fold)
         self._program, self._doubts = program, _Doubts()
-        self._own = {
-            index: program.own(index, size) for index, size in enumerate(parts)
-        }
+        self._own = program.begin(parts)
 
     def _order(self, key: str) -> Order:
         order = super()._order(key)
@@ -204,19 +200,18 @@ class Rounds(Synchronous):
         super()._apply()
 
 
-class Apart(MethodBase):
+class Apart(Clocked):
     """A program whose parts may be some rounds apart: a worker of the clock each.
 
     Each part counts with its newest answer; a step is made of all with every answer that
     comes, once all have answered.
     """
 
-    kept = MethodBase.kept | {
+    kept = Clocked.kept | {
         "_own": dict[int, dict[str, Array]],
         "_newest": dict[int, Reply],
-        "_told": int,
     }
-    parts = ("_attendance", "_doubts")
+    parts = (*Clocked.parts, "_doubts")
 
     def __init__(
         self,
@@ -225,55 +220,24 @@ class Apart(MethodBase):
         parts: Sequence[int],
         staleness: int | None,
     ) -> None:
-        super().__init__(start)
-        self._program, self._sizes = program, check_parts(parts)
         clock = VectorClock(staleness)
-        clock.join(map(str, range(len(parts))))
-        self._attendance = Attendance(clock, program.rounds)
-        self._doubts, self._told = _Doubts(), 0
+        plan = {"rounds": program.rounds, "chunks": 1}
+        super().__init__(start, parts, clock, **plan, staged=False)
+        self._program, self._doubts = program, _Doubts()
         self._newest: dict[int, Reply] = {}
-        self._own = {
-            index: program.own(index, size) for index, size in enumerate(parts)
-        }
-
-    @property
-    def clock(self) -> VectorClock:
-        """How far each part is."""
-        return self._attendance.clock
-
-    @property
-    def finished(self) -> bool:
-        """Whether every round of every part is in."""
-        return self._attendance.finished
-
-    def lose(self, order: Order) -> None:
-        """Let the part's round be given out again, from newer parameters."""
-        self._attendance.lose(*_place_of(order))
-
-    def _draw(self, room: int) -> Sequence[str]:
-        workers = map(str, range(len(self._sizes)))
-        return [f"p{w}/i{i}" for w, i in self._attendance.draw(room, workers)]
+        self._own = program.begin(parts)
 
     def _order(self, key: str) -> Order:
-        part = int(key[1:].partition("/")[0])
-        piece = Piece(part, self._sizes[part])
+        part, _ = iteration_of(key)
+        piece = Piece(part, self._parts[part])
         order = piece.order(key, self._snapshot, derive_order_seed(0, key))
         return self._doubts.mark(order, self._own[part])
 
-    def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - the clock says who counts
-        worker, iteration = _place_of(order)
-        applied = self._is_sound(order, reply)
-        if not applied:
-            self.lose(order)
-        elif applied := self._attendance.answer(worker, iteration):
-            self._doubts.forget([order.key])
-            self._own[order.part], added = self._program.part(reply.tensors)
-            self._newest[order.part] = replace(reply, tensors=added)
-            self._attendance.commit(worker, iteration)
-            self._step()
-        done = self.clock.slowest
-        self._told, told = done, self._told
-        return Outcome(applied, iteration, ended=done > told)
+    def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:
+        if self._is_sound(order, reply):
+            return super()._count(order, reply, staleness)
+        self.lose(order)
+        return Outcome(applied=False, epoch=iteration_of(order.key)[1])
 
     def _is_sound(self, order: Order, reply: Reply) -> bool:
         if not self._program.check(order.arrays, reply.tensors):
@@ -284,16 +248,18 @@ class Apart(MethodBase):
         is_far = order.part in find_far(newest)
         return not is_far or self._doubts.confirms(order.key, reply)
 
-    def _step(self) -> None:
-        if len(self._newest) < len(self._sizes):
+    def _change(self, order: Order, reply: Reply) -> Reply:
+        self._doubts.forget([order.key])
+        self._own[order.part], added = self._program.part(reply.tensors)
+        return replace(reply, tensors=added)
+
+    def _apply(self, changes: Mapping[int, Reply], iteration: int) -> None:  # noqa: ARG002 - the newest of all count
+        self._newest |= changes
+        if len(self._newest) < len(self._parts):
             return
         sums = self._program.fold([self._newest[part] for part in sorted(self._newest)])
         here, version = self._snapshot.parameters, self._snapshot.version + 1
         self._snapshot = Snapshot(version, _Step(self._program).step(here, sums))
-
-
-def _place_of(order: Order) -> tuple[str, int]:
-    return str(order.part), int(order.key.rpartition("/i")[2])
 
 
 class _Step(Stateful):

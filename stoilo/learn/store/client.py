@@ -74,7 +74,7 @@ class Client(ABC):
 
     def __init__(
         self,
-        opening: p.OpenShard,  # the first request on each stream
+        opening: p.OpenShard | None,  # the first request on each stream
         *,
         lives: int,  # how many streams one request may use up
         # How long a shard may take for one request before it is given up
@@ -140,7 +140,7 @@ class Client(ABC):
                 raise
         raise UnreachableError(
             "STO-T037",
-            f"the shard's process ended {lives} times over one request",
+            f"the other side was lost {lives} times over one request",
             hint="start the training again: it goes on from its checkpoint",
         )
 
@@ -149,7 +149,7 @@ class Client(ABC):
         if self._connection is None:
             self._start()
         if not self._is_open:
-            answer = self._send(self._opening)
+            answer = None if self._opening is None else self._send(self._opening)
             if isinstance(answer, p.Refused):
                 return answer
             self._is_open = True
@@ -230,11 +230,11 @@ class ChildProcess(Client):
 
 
 class NetworkPeer(Client):
-    """The other side is `stoilo learn shard`, reached by TLS and token."""
+    """The other side is a `TokenService`, reached by TLS and token."""
 
     def __init__(
         self,
-        opening: p.OpenShard,  # as `Client` has it
+        opening: p.OpenShard | None,  # as `Client` has it
         place: ShardPlace,  # where it listens, and our credentials
         **limits: Any,  # noqa: ANN401 - as `Client` has them
     ) -> None:

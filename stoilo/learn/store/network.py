@@ -153,6 +153,12 @@ class TokenService:
         self._tokens[owner] = token
         return place
 
+    def admit_one(self) -> ShardPlace:
+        """Let one token in, that of an earlier start if there was one."""
+        path = self._data / CONNECTION_FILE
+        token = read_place(path).token if path.exists() else secrets.token_urlsafe(32)
+        return self.admit("", token, path)
+
     def run(self) -> None:
         """Serve until the listener is closed."""
         while True:
@@ -220,9 +226,7 @@ class ShardService(TokenService):
         self._taken: dict[str, Session] = {}
         try:
             super().__init__(data, address, names)
-            path = data / CONNECTION_FILE  # the token of an earlier start stays
-            token = read_place(path).token if path.exists() else ""
-            self.place = self.admit("", token or secrets.token_urlsafe(32), path)
+            self.place = self.admit_one()
         except BaseException:
             self.close()
             raise

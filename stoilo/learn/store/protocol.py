@@ -189,23 +189,27 @@ class DropCells(Command[None], frozen=True, tag="drop"):
     keys: list[str]
 
 
-class PutRange(Command[None], frozen=True, tag="put"):
-    """Set a vector's range, or add to it what a volunteer sent."""
+class OfSpace(Command[T_co], frozen=True):
+    """Of vectors in a space: they end with the stream that began it."""
 
     space: str
+
+
+class PutRange(OfSpace[None], frozen=True, tag="put"):
+    """Set a vector's range, or add to it what a volunteer sent."""
+
     name: str
     values: Array
     add: bool = False
 
 
-class GetRange(Command[Array], frozen=True, tag="get"):
+class GetRange(OfSpace[Array], frozen=True, tag="get"):
     """Give a vector's range: for snapshots only."""
 
-    space: str
     name: str
 
 
-class Calculate(Command[float], frozen=True, tag="calculate"):
+class Calculate(OfSpace[float], frozen=True, tag="calculate"):
     """Calculate with vectors of these names; give a scalar, 0 where there is none.
 
     ``zero t s``: as many zeros as s has entries · ``assign t s``: t = factor·s ·
@@ -213,34 +217,26 @@ class Calculate(Command[float], frozen=True, tag="calculate"):
     absolute entry · ``total a``: the sum of its absolute entries.
     """
 
-    space: str
     command: str
     words: list[str]
     factor: float = 1.0
 
 
-class ListVectors(Command[list[str]], frozen=True, tag="names"):
+class ListVectors(OfSpace[list[str]], frozen=True, tag="names"):
     """Give the names of a space's vectors, sorted."""
 
-    space: str
 
-
-class SaveGeneration(Command[int], frozen=True, tag="save"):
+class SaveGeneration(OfSpace[int], frozen=True, tag="save"):
     """Write the vectors; give their generation, 0 where a shard has no file."""
 
-    space: str
 
-
-class KeepGeneration(Command[None], frozen=True, tag="keep"):
+class KeepGeneration(OfSpace[None], frozen=True, tag="keep"):
     """Let the generation that was written last stay, however many come after it."""
 
-    space: str
 
-
-class LoadGeneration(Command[None], frozen=True, tag="load"):
+class LoadGeneration(OfSpace[None], frozen=True, tag="load"):
     """Begin a space: with a generation, or with nothing (0); what came later is forgotten."""
 
-    space: str
     number: int
 
 
@@ -277,16 +273,6 @@ Request = (
     | LoadGeneration
 )
 Response = Answer | Refused
-# Of vectors in a space: they end with the stream that began it.
-OfSpace = (
-    PutRange
-    | GetRange
-    | Calculate
-    | ListVectors
-    | SaveGeneration
-    | KeepGeneration
-    | LoadGeneration
-)
 
 
 def send_frame(connection: socket.socket, record: msgspec.Struct) -> int:
@@ -302,16 +288,17 @@ def send_frame(connection: socket.socket, record: msgspec.Struct) -> int:
 
 def receive_request(connection: socket.socket) -> Request | None:
     """Return the next request, None when the caller has closed; raises ``STO-T038``."""
-    return cast("Request | None", _receive(connection, Request))
+    return cast("Request | None", receive(connection, Request))
 
 
 def receive_response(connection: socket.socket) -> Response | None:
     """Return the next answer, None when the process is gone; raises ``STO-T038``."""
-    return cast("Response | None", _receive(connection, Response))
+    return cast("Response | None", receive(connection, Response))
 
 
-def _receive(connection: socket.socket, kind: object) -> object:
-    body = frames.receive_frame(connection, most=MOST_BYTES, code=_BAD, header=8)
+def receive(connection: socket.socket, kind: object, most: int = MOST_BYTES) -> object:
+    """Return the next record, of `most` bytes; None at the end; raises ``STO-T038``."""
+    body = frames.receive_frame(connection, most=most, code=_BAD, header=8)
     try:
         return None if body is None else decode(body, cast("type[object]", kind))
     except StoiloError as error:

@@ -104,6 +104,7 @@ def _give(
 
 
 T = TypeVar("T")
+V = TypeVar("V")
 MakeShard = Callable[[Path, tuple[Updater, ...]], Shard]
 
 
@@ -156,10 +157,8 @@ class ParameterServer:
         Shards that are there and no longer wanted are emptied into the others.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        known, make = (
-            tuple(functions),
-            make or (RemoteShard if processes else LocalShard),
-        )
+        known = tuple(functions)
+        make = make or (RemoteShard if processes else LocalShard)
         wanted = [f"shard{index}" for index in range(count)]
         names = sorted({path.stem for path in folder.glob("shard*.db")} | set(wanted))
         with ExitStack() as failing:
@@ -227,26 +226,15 @@ class ParameterServer:
 
     def create(self, values: Mapping[str, Value]) -> None:
         """Make what is not there yet."""
-        calls = []
-        for name, keys in self.ring.group(values).items():
-            part = {key: values[key] for key in keys}
-            calls.append(partial(self._shards[name].create, part))
-        self._each(calls)
+        self._deal(values, p.CreateCells)
 
     def read(self, keys: Iterable[str]) -> dict[str, Cell]:
         """Return cells; those of different shards may be of different moments."""
-        wanted = tuple(keys)
-        groups = self.ring.group(dict.fromkeys(wanted))
-        calls = [partial(self._shards[n].read, part) for n, part in groups.items()]
-        return _in_order(self._each(calls), wanted)
+        return self._gather(dict.fromkeys(keys), lambda k: p.ReadCells([*k]))
 
     def read_tagged(self, known: Mapping[str, str]) -> dict[str, p.Tagged]:
         """Return versions by their tags; without the value where `known` has the tag."""
-        calls = []
-        for name, keys in self.ring.group(known).items():
-            part = {key: known[key] for key in keys}
-            calls.append(partial(self._shards[name].read_tagged, part))
-        return _in_order(self._each(calls), known)
+        return self._gather(known, p.ReadTagged)
 
     def publish(self, keys: Iterable[str]) -> dict[str, StoredValue]:
         """Let the shards store the present versions at their project; return the handles.
@@ -257,10 +245,7 @@ class ParameterServer:
         Raises:
             UsageError: ``STO-C045``, a shard has no project.
         """
-        wanted = tuple(dict.fromkeys(keys))
-        groups = self.ring.group(wanted)
-        calls = [partial(self._shards[n].publish, part) for n, part in groups.items()]
-        found = _in_order(self._each(calls), wanted)
+        found = self._gather(dict.fromkeys(keys), lambda k: p.PublishCells([*k]))
         return {key: StoredValue(one.tag, one.size) for key, one in found.items()}
 
     def push(self, push: Push) -> int:
@@ -270,11 +255,32 @@ class ParameterServer:
         same push may be sent again.
         """
         by_key = {change.key: change for change in push.changes}
+        source, number = push.source, push.sequence
+        return sum(
+            self._deal(
+                by_key, lambda part: p.ApplyPush(Push(source, number, [*part.values()]))
+            )
+        )
+
+    def _deal(
+        self, given: Mapping[str, V], make: Callable[[dict[str, V]], p.Command[T]]
+    ) -> list[T]:
+        """Ask each shard for what is given under its keys."""
         calls = []
-        for name, keys in self.ring.group(by_key).items():
-            part = Push(push.source, push.sequence, [by_key[key] for key in keys])
-            calls.append(partial(self._shards[name].apply, part))
-        return sum(self._each(calls))
+        for name, keys in self.ring.group(given).items():
+            command = make({key: given[key] for key in keys})
+            calls.append(partial(self._shards[name].ask, command))
+        return self._each(calls)
+
+    def _gather(
+        self,
+        given: Mapping[str, V],
+        make: Callable[[dict[str, V]], p.Command[dict[str, T]]],
+    ) -> dict[str, T]:
+        """Return the answers of `_deal` as one, in the order of the keys."""
+        parts = self._deal(given, make)
+        found = {key: one for part in parts for key, one in part.items()}
+        return {key: found[key] for key in given}
 
     def _each(self, calls: Sequence[Callable[[], T]]) -> list[T]:
         """Call several shards at once; when one raises, the others have ended."""
@@ -292,8 +298,3 @@ class ParameterServer:
             raise UsageError(
                 "STO-T012", "the parameter server has forgotten the pushes of this run"
             )
-
-
-def _in_order(parts: Iterable[Mapping[str, T]], keys: Iterable[str]) -> dict[str, T]:
-    found = {key: one for part in parts for key, one in part.items()}
-    return {key: found[key] for key in keys}

@@ -26,12 +26,7 @@ from stoilo.core.errors import TrustError, UsageError
 from stoilo.learn.core.checkpoint import lock_file
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store import values
-from stoilo.learn.store.functions import (
-    UpdateFunction,
-    advance,
-    built_in,
-    check_value,
-)
+from stoilo.learn.store.functions import UpdateFunction, advance, built_in, check_value
 from stoilo.learn.store.protocol import Cell, Change, Push
 from stoilo.learn.store.values import Value
 from stoilo.learn.store.vectors import SCHEMA, Spaces
@@ -80,10 +75,6 @@ class Shard(ABC):
     def read_tagged(self, known: Mapping[str, str]) -> dict[str, p.Tagged]:
         """Return versions by their tags; without the value where `known` has the tag."""
         return self.ask(p.ReadTagged(dict(known)))
-
-    def publish(self, keys: Iterable[str]) -> dict[str, p.Tagged]:
-        """Store the present versions at the shard's project; return their tags."""
-        return self.ask(p.PublishCells(list(dict.fromkeys(keys))))
 
     def create(self, given: Mapping[str, Value]) -> None:
         """Make the cells that are not there yet."""

@@ -61,7 +61,7 @@ class Spaces:
         """Forget a space's vectors; what was saved stays."""
         self._spaces.pop(space, None)
 
-    def do(self, command: p.OfSpace) -> object:
+    def do(self, command: p.OfSpace[object]) -> object:
         """Return a command's answer; raises ``STO-T038`` for what makes no sense."""
         try:
             if isinstance(command, p.LoadGeneration):
@@ -72,7 +72,7 @@ class Spaces:
             why = f"{type(error).__name__}: {error}"[:200]
             raise TrustError("STO-T038", f"a shard's vectors: {why}") from None
 
-    def _do(self, space: _Space, command: p.OfSpace) -> object:
+    def _do(self, space: _Space, command: p.OfSpace[object]) -> object:
         match command:
             case p.PutRange(_, name, given, add):
                 fresh = np.array(given, dtype=np.float64)

@@ -17,11 +17,7 @@ from stoilo.learn.core.models import ArrayModel
 from stoilo.learn.kernels.array_models import make_logistic_loss
 from stoilo.learn.methods.base import APPLY, LocalWork, Staleness
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
-from stoilo.learn.methods.federated import (
-    FederatedSettings,
-    diloco,
-    fedavg,
-)
+from stoilo.learn.methods.federated import FederatedSettings, diloco, fedavg
 from stoilo.learn.methods.logistic import LogisticRegression, LogisticSettings
 from stoilo.learn.methods.optimizers import Adagrad, Optimizer, Sgd
 from stoilo.learn.methods.robust import RobustSum
@@ -38,13 +34,7 @@ from stoilo.learn.methods.synchronous import (
 )
 from stoilo.learn.methods.vcasgd import Alpha, Vcasgd, VcasgdSettings
 from stoilo.learn.store.server import ParameterServer
-from stoilo.learn.trainers.options import (
-    Common,
-    Loss,
-    Place,
-    TrainerOptions,
-    as_parts,
-)
+from stoilo.learn.trainers.options import Common, Loss, Place, TrainerOptions, as_parts
 from stoilo.learn.trainers.trainer import Trainer
 
 

@@ -245,11 +245,9 @@ class ParallelTrainer(Trainer):
 
 
 def _as_codec(codec: Codec | Mapping[str, Codec], options: TrainerOptions) -> Transport:
-    if codec == "raw":
-        return as_transport(options.transport)
     if isinstance(codec, Mapping):
         return PerLayer(tuple((name, as_transport(c)) for name, c in codec.items()))
-    return as_transport(codec)
+    return as_transport(options.transport if codec == "raw" else codec)
 
 
 def _deal(
@@ -312,12 +310,8 @@ def _make_method(
         return Downpour(start, sizes, optimizer, own)
     momentum = find_momentum(form.module) if isinstance(form, TorchModel) else Momenta()
     if asked.sync == "ssp":
-        more: dict[str, Any] = {
-            "lease_s": asked.timeout_s,
-            "seed": seed,
-            "bn_momentum": momentum,
-        }
-        clocked = SspSettings(passes, asked.ahead, size, **more)
+        lease = asked.timeout_s
+        clocked = SspSettings(passes, asked.ahead, size, None, lease, seed, momentum)
         return Ssp(start, sizes, optimizer, clocked)
     settings = SynchronousSettings(
         passes,

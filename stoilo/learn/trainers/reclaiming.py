@@ -37,7 +37,9 @@ def reclaim(folder: Path, title: str = "P-SGD") -> tuple[Path, ...]:
         row = (at, one.epoch, one.key, one.loss, one.samples, one.staleness)
         rows.setdefault(one.key.rpartition("/n")[2], []).append((*row, one.applied))
     head = ("at_s", "epoch", "key", "loss", "samples", "staleness", "counted")
-    files = {f"TR-{title}-N({k}).csv": _table(head, own) for k, own in rows.items()}
+    files = {
+        f"TR-{title}-N({k}).csv": render_table(head, own) for k, own in rows.items()
+    }
     files |= _read_end(folder, title, [*rows])
     for name, content in files.items():
         write_durably(folder / name, content)
@@ -56,7 +58,7 @@ def _read_end(folder: Path, title: str, nodes: Sequence[str]) -> dict[str, bytes
         return {}
     inner, beside = select(select(saved, "method"), "method"), select(saved, "beside")
     snapshot = parse(_pick(inner, "snapshot"), Snapshot)
-    table = _table(
+    table = render_table(
         ("epoch", "loss", "accuracy", "samples", "seconds"),
         [
             (one.epoch, *judge(one), one.samples, one.seconds)
@@ -72,7 +74,8 @@ def _pick(state: State, name: str) -> State:
     return replace(state, plain=state.plain[name])  # type: ignore[arg-type]  # whatever was rendered
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
+def render_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> bytes:
+    """Return rows under their columns' names, as csv."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([head, *rows])
     return text.getvalue().encode()

@@ -11,7 +11,9 @@ import pytest
 from stoilo import connect, learn
 from stoilo.client.address import read_connection
 from stoilo.client.session import Journal
+from stoilo.core import frames
 from stoilo.core.errors import DeniedError, UsageError
+from stoilo.learn.store.place import read_place
 from tests.support.handedover import CoordinatorProcess, ServedFake
 from tests.support.jailed import JailAnswerer
 
@@ -179,6 +181,13 @@ def test_unknown_token_is_denied(coordinator, tmp_path):
     path.write_text(json.dumps(record | {"token": "c" * 43}))
     with pytest.raises(DeniedError, match="STO-R001"):
         asyncio.run(learn.list_handed(path))
+
+
+def test_nonsense_ends_its_own_stream_and_no_other(coordinator):
+    with read_place(Path(coordinator.files["ada"])).connect(10.0) as stream:
+        frames.send_frame(stream, b"\xc1", most=9, code="STO-T038", header=8)
+        assert stream.recv(1) == b""
+    assert asyncio.run(learn.list_handed(coordinator.files["bob"])) == {}
 
 
 def test_same_training_twice_is_one_and_forgotten_it_is_gone(coordinator, server):

@@ -229,11 +229,11 @@ def test_part_that_is_rounds_apart_must_confirm_a_lie_as_well():
     program, parts = consensus_lasso(4, 0.1, 60), four_parts()
 
     def once(order):
-        return 1e6 if order.key == "p1/i30" and "again" not in order.settings else 1.0
+        return 1e6 if order.key == "w1/i30" and "again" not in order.settings else 1.0
 
     found, asked = rounds_of(program, parts, once, 60, staleness=2)
     honest, _ = rounds_of(program, parts, lambda _: 1.0, 60, staleness=2)
-    assert [key for key, again in asked if again] == ["p1/i30"]
+    assert [key for key, again in asked if again] == ["w1/i30"]
     assert np.abs(found["theta"] - honest["theta"]).max() < 1e-6
 
 
