@@ -21,7 +21,7 @@ from typing import Self
 import numpy as np
 
 from stoilo.core.errors import InternalError, StoiloError, TrustError
-from stoilo.learn.backends import Backend, Job, JobEnd, Reached, reach
+from stoilo.learn.backends import Backend, JobEnd, Reached, reach
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Method, Order, Reply, Snapshot, Update
@@ -244,7 +244,11 @@ class Run:
         """Submit orders together, those whose key was taken again under the next one."""
         waiting = [(flight, await self._arguments(flight.order)) for flight in flights]
         while waiting:
-            jobs = [self._make(flight, given) for flight, given in waiting]
+            expect, name = self._guard.expect, self.settings.name
+            jobs = [
+                self._jobs.make(one, given, expect(one.order), name)
+                for one, given in waiting
+            ]
             began = self.backend.now()
             submit = functools.partial(self.backend.submit_many, jobs)
             found = await self._reach(submit)
@@ -263,10 +267,6 @@ class Run:
         await self._guard.look(order, self._jobs.part_of(order))
         self._jobs.forget(self._flights.versions())
         return await self._reach(lambda: self._jobs.arguments(order, self.backend))
-
-    def _make(self, flight: Flight, given: Mapping[str, object]) -> Job:
-        expected = self._guard.expect(flight.order)
-        return self._jobs.make(flight, given, expected, self.settings.name)
 
     async def _reach(self, call: Callable[[], Awaitable[Reached]]) -> Reached:
         return await reach(call, self.backend, self.settings.outage_s)
@@ -381,11 +381,10 @@ class Run:
         """
         if self._saving is None or self._broken is not None:
             return
-        # Both of one moment: nothing may be awaited between them.
+        # All of one moment: nothing may be awaited between them.
         states = {"method": self.method.save(), "flights": self._flights.save()}
         states |= self._versions.save()
-        if self._beside is not None:
-            states["beside"] = self._beside.save()
+        states |= {"beside": self._beside.save()} if self._beside is not None else {}
         await self._saving.save(self._jobs.ident, self.memory, states)
         self.method.note_saved()
 
@@ -394,9 +393,9 @@ class Run:
         try:
             await self._save()
         finally:
-            if self._saving is not None:
-                self._saving.close()
-                self._saving = None
+            saving, self._saving = self._saving, None
+            if saving is not None:
+                saving.close()
 
     async def __aenter__(self) -> Self:
         """Take up a checkpoint, if there is one."""

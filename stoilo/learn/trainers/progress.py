@@ -19,7 +19,14 @@ from rich.live import Live
 from rich.text import Text
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.data import Part
+from stoilo.learn.core.models import Model
+from stoilo.learn.core.orders import Order
+from stoilo.learn.driver.codecs import Transport
+from stoilo.learn.driver.downlink import Downlink, as_downlink
+from stoilo.learn.driver.probing import measure_seconds
 from stoilo.learn.driver.saving import Tally
+from stoilo.learn.driver.transport import TransportName, as_transport
 
 if TYPE_CHECKING:
     from stoilo.learn.core.orders import Update
@@ -156,6 +163,30 @@ class Estimate:
 
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 REFRESH_S = 0.25  # the screen is drawn at most so often
+
+
+def estimate_step(
+    form: Model,
+    parts: Sequence[Part],
+    orders: Sequence[Order],  # of the step, one at least
+    transport: Transport | TransportName,
+    downlink: Downlink,
+    given: Conditions,
+) -> Estimate:
+    """Return how long a step will take; a few samples are computed here to know."""
+    largest = max(orders, key=lambda order: order.samples)
+    part, base = parts[largest.part], largest.snapshot
+    kinds = base.parameters, base.buffers
+    model, buffers = (sum(a.nbytes for a in one.values()) for one in kinds)
+    down = as_downlink(downlink)
+    sent = round(model * (down.share if down else 1.0)) + buffers + part.nbytes
+    return Estimate.of(
+        given,
+        len(orders),
+        download_bytes=sent,
+        upload_bytes=round(model * as_transport(transport).share) + buffers,
+        compute_s=largest.samples * measure_seconds(form, largest, part),
+    )
 
 
 def sparkline(values: Sequence[float], width: int = 60) -> str:

@@ -20,7 +20,7 @@ from stoilo.learn.core.models import find_least_loss
 from stoilo.learn.core.orders import Method, Order, Snapshot, Update
 from stoilo.learn.core.states import Keeper
 from stoilo.learn.driver.downlink import as_downlink
-from stoilo.learn.driver.probing import measure_seconds, rehearse
+from stoilo.learn.driver.probing import rehearse
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.driver.saving import Tally
 from stoilo.learn.driver.transport import as_transport
@@ -47,7 +47,7 @@ from stoilo.learn.trainers.options import (
     set_privacy,
     set_schedule,
 )
-from stoilo.learn.trainers.progress import Conditions, Display, Estimate
+from stoilo.learn.trainers.progress import Conditions, Display, Estimate, estimate_step
 from stoilo.learn.trainers.watching import as_watchers, tell_epoch
 
 # First version, sizes of the data parts → the method.
@@ -109,12 +109,12 @@ class Trainer:
 
     def _make_run(self, make: MakeMethod, folder: Path | None) -> Run:
         rehearse(self.form, self.parts[0])
-        least = self.options.least_loss
+        least, private = self.options.least_loss, self.options.privacy
         settings = RunSettings(
             name=self._name,
             in_flight=self._most_out(),
             tries=self.options.tries,
-            clip=None if self.options.privacy else self.options.clip,
+            clip=None if private else self.options.clip,
             folder=folder,
             least_loss=find_least_loss(self.form) if least is None else least,
             transport=as_transport(self.options.transport),
@@ -125,12 +125,9 @@ class Trainer:
         method = make(self.snapshot, [len(part) for part in self.parts])
         set_schedule(method, self.options.schedule)
         self._private = set_privacy(method, self.options, len(self.parts))
+        about = (method, self.form, self.parts, self._backend, settings)
         return Run(
-            method,
-            self.form,
-            self.parts,
-            self._backend,
-            settings,
+            *about,
             watcher=self._watch,
             beside=self._record,
             memory=self._run.memory if self._run else None,
@@ -324,30 +321,18 @@ class Trainer:
             UsageError: ``STO-T004`` without data, ``STO-T040`` when the method orders
                 nothing.
         """
-        most, orders = self.run.settings.in_flight, self.draw_orders()
-        if not orders:
+        if not (orders := self.draw_orders()):
             raise UsageError("STO-T040", "the method has nothing to be computed")
-        largest = max(orders, key=lambda order: order.samples)
-        part, base = self.parts[largest.part], largest.snapshot
-        kinds = base.parameters, base.buffers
-        model, buffers = (sum(a.nbytes for a in one.values()) for one in kinds)
-        share = as_transport(self.options.transport).share
-        down = as_downlink(self.options.downlink)
         given = conditions or self.options.conditions or Conditions()
-        return Estimate.of(
-            # More volunteers than tasks have nothing to do.
-            replace(given, volunteers=min(given.volunteers, most)),
-            len(orders),
-            download_bytes=round(model * (down.share if down else 1.0))
-            + buffers
-            + part.nbytes,
-            upload_bytes=round(model * share) + buffers,
-            compute_s=largest.samples * measure_seconds(self.form, largest, part),
-        )
+        # More volunteers than tasks have nothing to do.
+        most = min(given.volunteers, self.run.settings.in_flight)
+        given, of = replace(given, volunteers=most), self.options
+        codecs = of.transport, of.downlink
+        return estimate_step(self.form, self.parts, orders, *codecs, given)
 
     def draw_orders(self) -> Sequence[Order]:
         """Return the first orders of a method made anew; nothing is begun."""
-        method = self._made_by(self.form.first(), [len(part) for part in self.parts])
+        method = self._made_by(self.form.first(), [*map(len, self.parts)])
         set_schedule(method, self.options.schedule)
         return method.next_orders(len(self.parts))
 

@@ -7,9 +7,6 @@ and outbox row are one transaction, and the row goes only after the server has t
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +30,7 @@ from stoilo.server.engines.embedded.db.records import (
 )
 from stoilo.server.engines.embedded.files.app_versions import kept_digests
 from stoilo.server.engines.embedded.workunits.creation import insert_workunits
+from stoilo.server.engines.embedded.workunits.offers import Offers
 from stoilo.server.engines.embedded.workunits.steps import (
     apply_action,
     change_workunit,
@@ -71,50 +69,6 @@ OUTBOX_RETRY_MOST_S = 300
 OUTBOX_QUICK_RETRIES = 7
 _FAILED = (ResultOutcome.CLIENT_ERROR, ResultOutcome.ABORTED, ResultOutcome.NOT_NEEDED)
 _VIABLE = (Validity.CHECKED, Validity.INCONCLUSIVE, Validity.VALID)
-
-
-class Offers:
-    """Wakes who waits for work when there may be some; thread-safe."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._count = 0
-        self._waiting: set[asyncio.Future[None]] = set()
-
-    @property
-    def count(self) -> int:
-        """How often there was something new to hand out."""
-        return self._count
-
-    def note(self) -> None:
-        """Say that there are results to hand out, in the database already."""
-        with self._lock:
-            self._count += 1
-            woken, self._waiting = self._waiting, set()
-        for one in woken:
-            with suppress(RuntimeError):  # its loop has ended
-                one.get_loop().call_soon_threadsafe(_wake, one)
-
-    async def wait(self, seen: int, seconds: float) -> int:
-        """Return the count once it is another than `seen`, or after so many s."""
-        came = asyncio.get_running_loop().create_future()
-        with self._lock:
-            if self._count != seen:
-                return self._count
-            self._waiting.add(came)
-        try:
-            await asyncio.wait_for(came, seconds)
-        except TimeoutError:
-            pass
-        finally:
-            with self._lock:
-                self._waiting.discard(came)
-        return self._count
-
-
-def _wake(waiting: asyncio.Future[None]) -> None:
-    if not waiting.done():
-        waiting.set_result(None)
 
 
 class Store:

@@ -10,7 +10,7 @@ from contract import SINGLE
 from engine_bench import EmbeddedBench
 
 from stoilo.server.engines.embedded.workunits import validator
-from stoilo.server.engines.embedded.workunits.store import Offers
+from stoilo.server.engines.embedded.workunits.offers import Offers
 from stoilo.server.engines.interface import ResultCheck, ResultVerdict
 from tests.support.engine import BodyValidation, make_spec
 from tests.support.server import ManualClock
