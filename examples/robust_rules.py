@@ -1,9 +1,10 @@
 """Two volunteers of ten lie about their gradients: what becomes of the model?
 
 Nobody's answer is trusted. By default its influence is cut at three times the usual norm,
-which stands flipped signs (and noise; NaN is refused). Against two of ten who push in one
-direction at every step it does not help: there, choose a rule that compares answers.
-Without any of it one liar is enough.
+which stands flipped signs (and noise; NaN is refused), and a share is computed again at home
+(`home_checks`), which finds who pushes. Here that is off, to show what bounds and rules do by
+themselves: against two of ten who push in one direction at every step the bound does not help,
+a rule that compares answers does. Without any of it one liar is enough.
 """
 
 from dataclasses import replace
@@ -16,6 +17,7 @@ import stoilo
 from stoilo import learn
 
 HOSTS, LIARS = 10, 2
+BELIEVING = learn.TrainerOptions(tasks=HOSTS, home_checks=0.0)
 RULES = {
     "cut at 3 × the usual norm": None,
     "median of each coordinate": learn.CoordinateMedian(),
@@ -41,7 +43,7 @@ async def main(conn: stoilo.Connection | None) -> None:
     if conn is not None:
         print("the liars are simulated; --connect is not used")
     data = digits.load()
-    bare = await train(data, flip, None, learn.TrainerOptions(tasks=HOSTS, clip=None))
+    bare = await train(data, flip, None, replace(BELIEVING, clip=None))
     print(f"no bound at all: {bare:.1%} right")
     assert bare < 0.5
     for name, rule in RULES.items():
@@ -53,9 +55,7 @@ async def main(conn: stoilo.Connection | None) -> None:
 
 async def under(data, cheat, rule) -> float:
     """Return what is right under a rule, or under the default bound with None."""
-    options = learn.TrainerOptions(tasks=HOSTS)
-    if rule is not None:
-        options = replace(options, clip=None)
+    options = BELIEVING if rule is None else replace(BELIEVING, clip=None)
     return await train(data, cheat, rule, options)
 
 

@@ -108,7 +108,7 @@ async def ask_volunteers(connection, handle, journal):
         sent = []
         plain = conn.session.wire.upload
         conn.session.wire.upload = lambda *a, **k: (
-            sent.append(len(a[0])) or plain(*a, **k)
+            sent.append(len(a[1])) or plain(*a, **k)
         )
         task = conn.create_task(
             total, {"w": handle, "more": 0.5}, redundancy_options=make_redundancy()
