@@ -321,12 +321,13 @@ class Trainer:
             UsageError: ``STO-T004`` without data, ``STO-T040`` when the method orders
                 nothing.
         """
+        at_once = self.run.settings.in_flight
         if not (orders := self.draw_orders()):
             raise UsageError("STO-T040", "the method has nothing to be computed")
         given = conditions or self.options.conditions or Conditions()
         # More volunteers than tasks have nothing to do.
-        most = min(given.volunteers, self.run.settings.in_flight)
-        given, of = replace(given, volunteers=most), self.options
+        most, of = min(given.volunteers, at_once), self.options
+        given = replace(given, volunteers=most)
         codecs = of.transport, of.downlink
         return estimate_step(self.form, self.parts, orders, *codecs, given)
 
