@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,18 @@ class Copy:
 
 
 def count_work_leaves(http: str) -> int:
-    """Return how many attempts the published log of a server has; unverified."""
+    """Return how many attempts the published log of a server has, once no more come.
+
+    Unverified. Leaves of what has happened are gathered for half a second.
+    """
+    before, now = -1, _count(http)
+    while now != before:
+        time.sleep(1.0)
+        before, now = now, _count(http)
+    return now
+
+
+def _count(http: str) -> int:
     source = open_source(http)
     size = int((source.checkpoint() or b"").split(b"\n")[1])
     found = []
