@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 from numpy.random import Generator
 
 from stoilo.learn.core.orders import Order, Snapshot
@@ -15,8 +17,20 @@ from stoilo.learn.driver.transport import ask, receive
 from stoilo.learn.kernels import encoding
 
 __all__ = [
-    "arrive", "chooser", "decode", "draws_of", "form_of", "make_frame", "order_for", "slope",
+    "ARRAYS", "BLOCKS", "FINITE", "FORM", "arrive", "chooser", "decode", "draws_of",
+    "form_of", "make_frame", "order_for", "slope",
 ]  # fmt: skip
+
+TYPES = st.sampled_from(["float16", "float32", "float64"])
+SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=9)
+ARRAYS = TYPES.flatmap(lambda dtype: hnp.arrays(dtype, SHAPES))
+FINITE = TYPES.flatmap(
+    lambda dtype: hnp.arrays(
+        dtype, SHAPES, elements={"allow_nan": False, "allow_infinity": False}
+    )
+)
+BLOCKS = st.integers(1, 300)
+FORM = Form("float32", (7, 3))
 
 
 def form_of(array: Array) -> Form:

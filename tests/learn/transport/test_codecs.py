@@ -4,25 +4,24 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.learn.core.tensors import Form
 from stoilo.learn.driver.codecs import Compressed, Raw, Ternary
 from stoilo.learn.driver.transport import as_transport
 from stoilo.learn.kernels.encoding import compress
-from tests.support.framing import chooser, decode, draws_of, form_of, make_frame, slope
-
-TYPES = st.sampled_from(["float16", "float32", "float64"])
-SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=9)
-ARRAYS = TYPES.flatmap(lambda dtype: hnp.arrays(dtype, SHAPES))
-FINITE = TYPES.flatmap(
-    lambda dtype: hnp.arrays(
-        dtype, SHAPES, elements={"allow_nan": False, "allow_infinity": False}
-    )
+from tests.support.framing import (
+    ARRAYS,
+    BLOCKS,
+    FINITE,
+    FORM,
+    chooser,
+    decode,
+    draws_of,
+    form_of,
+    make_frame,
+    slope,
 )
-BLOCKS = st.integers(1, 300)
-FORM = Form("float32", (7, 3))
 
 
 def make_ternary(array, block, rng):

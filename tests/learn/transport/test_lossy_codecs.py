@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
 
 from stoilo.core.errors import TrustError, UsageError
-from stoilo.learn.core.tensors import Form
 from stoilo.learn.driver.codecs import (
     Half,
     OneBit,
@@ -22,6 +20,8 @@ from stoilo.learn.driver.codecs import (
     TopK,
 )
 from tests.support.framing import (
+    FINITE,
+    FORM,
     arrive,
     chooser,
     decode,
@@ -31,17 +31,6 @@ from tests.support.framing import (
     order_for,
     slope,
 )
-
-TYPES = st.sampled_from(["float16", "float32", "float64"])
-SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=9)
-ARRAYS = TYPES.flatmap(lambda dtype: hnp.arrays(dtype, SHAPES))
-FINITE = TYPES.flatmap(
-    lambda dtype: hnp.arrays(
-        dtype, SHAPES, elements={"allow_nan": False, "allow_infinity": False}
-    )
-)
-BLOCKS = st.integers(1, 300)
-FORM = Form("float32", (7, 3))
 
 BIASED = (OneBit(64), TopK(0.1), PowerSGD(2))
 UNBIASED = (
