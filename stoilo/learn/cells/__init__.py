@@ -1,0 +1,1 @@
+"""Cells: trusted groups of processes with direct links that execute a method's orders."""
