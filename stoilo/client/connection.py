@@ -178,8 +178,8 @@ class Connection:
         return stored
 
     def recent_tasks(self, limit: int = 20) -> list[JournalEntry]:
-        """Return tasks submitted from this account, newest first, any process."""
-        return self._session.journal.read(limit)
+        """Return tasks that this user of this machine sent to this server, newest first."""
+        return self._session.journal.read(limit, self.target)
 
     async def close(self) -> None:
         """Close the connection; submitted tasks go on."""

@@ -65,8 +65,13 @@ class Journal:
             logger.warning("the task journal cannot be written: %s", error.strerror)
             self.path = None
 
-    def read(self, limit: int = 100) -> list[JournalEntry]:
-        """Return the newest entries, newest first; lines that do not parse are skipped."""
+    def read(self, limit: int = 100, target: str = "") -> list[JournalEntry]:
+        """Return the newest entries, newest first; lines that do not parse are skipped.
+
+        Args:
+            limit: how many at most.
+            target: only what was sent there; to any server when empty.
+        """
         if self.path is None or not self.path.exists():
             return []
         with self.path.open("rb") as file:
@@ -77,9 +82,11 @@ class Journal:
             if len(entries) >= limit:
                 break
             try:
-                entries.append(JournalEntry(**json.loads(row)))
+                entry = JournalEntry(**json.loads(row))
             except (ValueError, TypeError):
                 continue
+            if target in {"", entry.target}:
+                entries.append(entry)
         return entries
 
 

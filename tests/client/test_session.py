@@ -36,3 +36,10 @@ def test_the_users_journal_lies_in_the_state_directory(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert default_journal().path == tmp_path / "stoilo" / "tasks.jsonl"
+
+
+def test_only_what_a_server_was_sent_is_read(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "j.jsonl")
+    for target in ("a:1", "b:1", "a:1"):
+        journal.append(entry_now(f"to {target}", target, "", ""))
+    assert [entry.task_id for entry in journal.read(5, "b:1")] == ["to b:1"]
