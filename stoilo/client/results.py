@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import builtins
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from stoilo.core.codec.nodes import from_node
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import StoiloError, TrustError, UsageError, WaitError
 from stoilo.core.rpc import tasks_pb2 as pb
+from stoilo.core.tracebacks import Call, split_error
 from stoilo.core.types import TaskState
 
 if TYPE_CHECKING:
@@ -23,6 +25,43 @@ if TYPE_CHECKING:
 
 
 ResultT = TypeVar("ResultT")  # What the researcher's function returns
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One call that was under way when the function raised."""
+
+    name: str  # qualified name of the function, as it ran
+    line: int  # of the task's module, from 1
+    # Where it was written, ``file.py:12`` or ``In[3]:2``; empty for a restored task and
+    # for lines of ours
+    place: str = ""
+    text: str = ""  # that line of the module; empty for a restored task
+
+    def __str__(self) -> str:
+        """Return ``file.py:12, in helper: return 1 / x``."""
+        place = self.place or f"task module, line {self.line}"
+        text = f": {self.text}" if self.text else ""
+        return f"{place}, in {self.name}{text}"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSource:
+    """What is known here of a task's module; nothing of a restored task's."""
+
+    text: str = ""
+    origins: tuple[str, ...] = ()  # see `Captured.origins`
+
+    def frame(self, call: Call) -> Frame:
+        """Return the call with what its line says and where that was written."""
+        rows = self.text.splitlines()
+        index = call.line - 1
+        text = rows[index].strip()[:200] if 0 <= index < len(rows) else ""
+        place = self.origins[index] if 0 <= index < len(self.origins) else ""
+        return Frame(call.name, call.line, place, text)
+
+
+UNKNOWN = KnownSource()
 
 
 class UserError(Exception):
@@ -33,12 +72,23 @@ class UserError(Exception):
         text: its text, bounded and free of paths.
         code: a stable code: ``STO-G200`` for an exception, others for limits and guards.
         output: what the function printed before.
+        frames: the function's calls that were under way, innermost last. A traceback of
+            the raised error shows them too.
     """
 
     def __init__(
-        self, exception_type: str = "", text: str = "", code: str = "", output: str = ""
+        self,
+        exception_type: str = "",
+        text: str = "",
+        code: str = "",
+        output: str = "",
+        frames: tuple[Frame, ...] = (),
     ) -> None:
-        Exception.__init__(self, exception_type, text, code, output)
+        Exception.__init__(self, exception_type, text, code, output, frames)
+        self.frames = frames
+        if frames:
+            rows = [f"  {frame}" for frame in frames]
+            self.add_note("\n".join(["On the volunteers, innermost last:", *rows]))
         self.exception_type = exception_type
         self.text = text
         self.code = code
@@ -57,7 +107,8 @@ class UserError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copy by values: the mixed-in class is made again on the other side."""
-        return user_error, (self.exception_type, self.text, self.code, self.output)
+        values = (self.exception_type, self.text, self.code, self.output, self.frames)
+        return user_error, values
 
 
 class SystemError(Exception):  # noqa: A001 - the thesis's name
@@ -125,10 +176,22 @@ def _error_class(exception_type: str) -> type[UserError]:
 
 
 def user_error(
-    exception_type: str, text: str, code: str = "", output: str = ""
+    exception_type: str,
+    text: str,
+    code: str = "",
+    output: str = "",
+    frames: tuple[Frame, ...] = (),
 ) -> UserError:
     """Return the `UserError` that also is the builtin exception of that name."""
-    return _error_class(exception_type)(exception_type, text, code, output)
+    return _error_class(exception_type)(exception_type, text, code, output, frames)
+
+
+def _read_error(
+    answer: pb.PollTaskResponse | pb.ItemOutcome, output: str, source: KnownSource
+) -> UserError:
+    text, calls = split_error(answer.error_text)
+    frames = tuple(map(source.frame, calls))
+    return user_error(answer.error_type, text, answer.code, output, frames)
 
 
 DEFAULT_TEXTS = {
@@ -138,23 +201,23 @@ DEFAULT_TEXTS = {
 }
 
 
-async def read_outcome(wire: Wire, answer: pb.PollTaskResponse) -> TaskResult:
+async def read_outcome(
+    wire: Wire, answer: pb.PollTaskResponse, source: KnownSource = UNKNOWN
+) -> TaskResult:
     """Return the outcome of a final task; large values are downloaded.
 
     Raises:
         TrustError: ``STO-D…`` or ``STO-C056``: the answer does not hold together.
     """
     if answer.items:
-        return await read_items(wire, answer, len(answer.items))
+        return await read_items(wire, answer, len(answer.items), source)
     if answer.state == TaskState.SUCCEEDED.value:
         data = answer.value
         if answer.value_blob:
             data = await wire.download(answer.value_blob, patience_s=None)
         return read_value(data)
     if answer.state == TaskState.USER_ERROR.value:
-        return user_error(
-            answer.error_type, answer.error_text, answer.code, answer.output
-        )
+        return _read_error(answer, answer.output, source)
     return _system_error(answer.state, answer.code, answer.error_text, answer.task_id)
 
 
@@ -183,30 +246,34 @@ def read_value(data: bytes) -> TaskResult:
 
 
 async def read_items(
-    wire: Wire, answer: pb.PollTaskResponse, count: int
+    wire: Wire, answer: pb.PollTaskResponse, count: int, source: KnownSource = UNKNOWN
 ) -> list[TaskResult]:
     """Return one outcome an item; a task that failed as a whole fails each item."""
     if not answer.items:
         if answer.state == TaskState.SUCCEEDED.value:
-            values = await read_outcome(wire, answer)
+            values = await read_outcome(wire, answer, source)
             if not isinstance(values, list) or len(values) != count:
                 raise TrustError("STO-C056", "the map's result has another length")
             return values
-        whole = await read_outcome(wire, answer)
+        whole = await read_outcome(wire, answer, source)
         return [whole for _ in range(count)]
     if len(answer.items) != count:
         raise TrustError("STO-C056", "the map's result has another length")
-    return [await _read_item(wire, item, answer.task_id) for item in answer.items]
+    return [
+        await _read_item(wire, item, answer.task_id, source) for item in answer.items
+    ]
 
 
-async def _read_item(wire: Wire, item: pb.ItemOutcome, task_id: str) -> TaskResult:
+async def _read_item(
+    wire: Wire, item: pb.ItemOutcome, task_id: str, source: KnownSource
+) -> TaskResult:
     if item.state == TaskState.SUCCEEDED.value:
         data = item.value
         if item.value_blob:
             data = await wire.download(item.value_blob, patience_s=None)
         return read_value(data)
     if item.state == TaskState.USER_ERROR.value:
-        return user_error(item.error_type, item.error_text, item.code)
+        return _read_error(item, "", source)
     return _system_error(item.state, item.code, item.error_text, task_id)
 
 

@@ -11,6 +11,8 @@ from typing import Any, Generic
 from stoilo.client.capture import Captured
 from stoilo.client.options import TaskOptions
 from stoilo.client.results import (
+    UNKNOWN,
+    KnownSource,
     ResultT,
     TaskOutcome,
     TimedOut,
@@ -24,6 +26,8 @@ from stoilo.client.status import (
     read_status,
     task_html,
 )
+from stoilo.client.wire import SourceRefused
+from stoilo.core.errors import StoiloError
 from stoilo.core.rate_limit import Backoff
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
@@ -35,10 +39,12 @@ POLLING = functools.partial(Backoff, 0.1, 30.0, factor=1.4, jitter=0.2)
 class SubmittedTask(Generic[ResultT]):
     """A task that the server has acknowledged: it survives anything that happens here."""
 
-    def __init__(self, session: Session, task_id: str, source: str = "") -> None:
+    def __init__(
+        self, session: Session, task_id: str, source: KnownSource = UNKNOWN
+    ) -> None:
         self._session = session
         self._task_id = task_id
-        self._source = source
+        self._known = source
         self._final: pb.PollTaskResponse | None = None
         self._last: pb.PollTaskResponse | None = None
 
@@ -50,7 +56,7 @@ class SubmittedTask(Generic[ResultT]):
     @property
     def source(self) -> str:
         """The task module's exact text; empty for a restored task."""
-        return self._source
+        return self._known.text
 
     @property
     def known(self) -> TaskStatus | None:
@@ -76,13 +82,13 @@ class SubmittedTask(Generic[ResultT]):
         if answer is None:
             state = self._last.state if self._last else ""
             return TimedOut(self._task_id, timeout or 0.0, state)
-        return await read_outcome(self._session.wire, answer)
+        return await read_outcome(self._session.wire, answer, self._known)
 
     async def item_results(self, count: int) -> list[TaskOutcome[ResultT]]:
         """Return the outcome of each item of a map task, in order."""
         answer = await self.wait(None)
         assert answer is not None  # noqa: S101 - no timeout was given
-        return await read_items(self._session.wire, answer, count)
+        return await read_items(self._session.wire, answer, count, self._known)
 
     async def wait(self, timeout: float | None = None) -> pb.PollTaskResponse | None:  # noqa: ASYNC109 - same
         """Wait until the task is final; None when `timeout` s passed before."""
@@ -188,15 +194,20 @@ class SubmittedTask(Generic[ResultT]):
     def _repr_html_(self) -> str:
         """Return a small static table."""
         status = read_status(self._last) if self._last else None
-        return task_html(self._task_id, status, self._source)
+        return task_html(self._task_id, status, self.source)
 
 
 async def submit(
     session: Session, captured: Captured, options: TaskOptions, key: str
 ) -> SubmittedTask[Any]:
     """Send a task; see `Session.submit`."""
-    task_id = await session.submit(captured, options, key)
-    return SubmittedTask(session, task_id, captured.task_module)
+    try:
+        task_id = await session.submit(captured, options, key)
+    except SourceRefused as error:
+        error.origins = captured.origins
+        raise
+    source = KnownSource(captured.task_module, captured.origins)
+    return SubmittedTask(session, task_id, source)
 
 
 class StagedTask(Generic[ResultT]):
@@ -242,7 +253,10 @@ class StagedTask(Generic[ResultT]):
         if self._submitting is None or _has_failed(self._submitting):
             work = submit(self._session, self._captured, self._options, self._key)
             self._submitting = asyncio.ensure_future(work)
-        return await asyncio.shield(self._submitting)
+        try:
+            return await asyncio.shield(self._submitting)
+        except StoiloError as error:  # its way through here says nothing to a caller
+            raise error.with_traceback(None) from None
 
     async def result(self, timeout: float | None = None) -> TaskOutcome[ResultT]:  # noqa: ASYNC109 - same
         """Submit, then wait as `SubmittedTask.result` does."""

@@ -63,7 +63,10 @@ class SourceRefused(PolicyRefusal):
 
     Attributes:
         findings: what it found, with places in the task module.
+        origins: of each line of that module where it was written; empty when unknown.
     """
+
+    origins: tuple[str, ...] = ()
 
     def __init__(
         self, code: str, message: str, hint: str, findings: tuple[Finding, ...]
@@ -74,11 +77,18 @@ class SourceRefused(PolicyRefusal):
     def __str__(self) -> str:
         """Return the message with one line a finding."""
         rows = [
-            f"  line {row.line}:{row.column}  {row.message} [{row.code}]"
+            f"  {self._place_of(row)}  {row.message} [{row.code}]"
             + (f" - {row.hint}" if row.hint else "")
             for row in self.findings
         ]
-        return "\n".join([super().__str__(), *rows])
+        head = f"the gate refuses the source [{self.code}]"
+        return "\n".join([head, *rows])
+
+    def _place_of(self, row: Finding) -> str:
+        own = self.origins[row.line - 1 : row.line]
+        if any(own) and not row.message.startswith("in the validators"):
+            return own[0]
+        return f"line {row.line}:{row.column}"
 
 
 def map_rpc_error(

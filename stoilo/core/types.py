@@ -27,6 +27,7 @@ class Bounds(msgspec.Struct, frozen=True):
     value_nodes: int = 1_000_000  # elements in one encoded value
     value_bytes: int = 256 * MIB  # one encoded value
     name_chars: int = 128  # identifiers, entries, labels
+    calls: int = 12  # told of where an error passed, the innermost ones
     inline_arguments_bytes: int = 1 * MIB  # larger values travel as blobs
     blob_bytes: int = 256 * MIB
     blobs_per_task: int = 64

@@ -220,7 +220,8 @@ def test_refusals_carry_their_findings(with_fake: Any) -> None:
         with pytest.raises(SourceRefused) as error:
             await conn.create_task(add, ADD).submit()
         assert error.value.findings == (finding,)
-        assert "line 2:5  no eval [STO-P023] - leave it out" in str(error.value)
+        here = f"{Path(__file__).name}:{add.__code__.co_firstlineno + 1}"
+        assert f"{here}  no eval [STO-P023] - leave it out" in str(error.value)
 
     with_fake(body)
 

@@ -39,6 +39,8 @@ async def run_everything(folder: Path) -> None:
         )
         assert five == 5
         assert isinstance(error, ZeroDivisionError)
+        assert error.frames[-1].place.startswith("test_local.py:")
+        assert "1 / kw['x']" in error.__notes__[0]
         assert doubled.sum() == 300_000
         assert squares == [x**2 for x in range(12)]
         with pytest.raises(stoilo.SourceRefused) as refused:

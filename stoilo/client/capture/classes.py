@@ -16,7 +16,7 @@ from stoilo.client.capture.plain import check_inner_imports, strip_annotations
 from stoilo.client.capture.refusals import refuse
 from stoilo.client.capture.scopes import Outside
 from stoilo.client.capture.targets import ClassTarget, DataTarget, Target
-from stoilo.client.capture.texts import find_class
+from stoilo.client.capture.texts import file_of, find_class
 from stoilo.core.errors import UsageError
 
 # Never honoured on the other side (design §6), so they do not travel
@@ -37,6 +37,7 @@ def make_class(graph: Graph, cls: type, wanted: str, where: str) -> Target:
             return _make_namedtuple(graph, cls, wanted, where)
         raise
     target = ClassTarget([wanted or cls.__name__], name, node=node)
+    target.file = file_of(methods[0].__code__) if methods else ""
     graph.remember(cls, target)
     _drop_hooks(node)
     strip_annotations(node)

@@ -142,17 +142,39 @@ def _fits(name: str, target: Target, inside: dict[int, set[str]]) -> bool:
 WRAP_CHARS = 1_000
 
 
-def render_module(targets: list[Target]) -> str:
-    """Return the module text of ordered, named targets."""
-    parts: list[str] = []
+def render_module(targets: list[Target]) -> tuple[str, tuple[str, ...]]:
+    """Return the module text of ordered, named targets.
+
+    Also of each of its lines where it was written (``file.py:12``), empty when it is ours.
+    """
+    parts, origins = list[str](), list[str]()
     previous: Target | None = None
     for target in targets:
         parts.append(_gap(previous, target))
-        parts += [
-            f"{_render(statement, target)}\n" for statement in target.statements()
-        ]
+        origins += [""] * len(parts[-1])  # nothing but line ends
+        for statement in target.statements():
+            lines = _own_lines(statement)
+            text = _render(statement, target)
+            parts.append(f"{text}\n")
+            origins += _origins(text, lines, target.file)
         previous = target
-    return "".join(parts)
+    return "".join(parts), tuple(origins)
+
+
+def _own_lines(statement: ast.stmt) -> list[int]:
+    """Return the line of each node as its writer counts; 0 for those that we made."""
+    return [getattr(node, "lineno", 0) for node in ast.walk(statement)]
+
+
+def _origins(text: str, lines: list[int], file: str) -> list[str]:
+    """Return for each line of a statement's new text where it was written."""
+    found = [""] * (text.count("\n") + 1)
+    if file:  # both trees are equal: the same nodes in the same order
+        for node, line in zip(ast.walk(ast.parse(text).body[0]), lines, strict=True):
+            new = getattr(node, "lineno", 0)
+            if new and line and not found[new - 1]:
+                found[new - 1] = f"{file}:{line}"
+    return found
 
 
 def _gap(previous: Target | None, target: Target) -> str:

@@ -28,7 +28,7 @@ from stoilo.client.capture.targets import (
     forwarding_call,
     reference,
 )
-from stoilo.client.capture.texts import find_function, place_of
+from stoilo.client.capture.texts import file_of, find_function, place_of
 
 
 def rewrite_defaults(
@@ -154,6 +154,7 @@ def _make_function(
     check_inner_imports(target.node, where or name)
     rewrite_defaults(graph, target, value)
     code = value.__code__
+    target.file = file_of(code)
     cells = dict(zip(code.co_freevars, value.__closure__ or (), strict=True))
     outside = Outside(value.__globals__, cells)
     graph.resolve_unit(target, target.node, outside, place_of(code))

@@ -47,6 +47,8 @@ class Captured:
     # was uploaded before
     blobs: tuple[bytes | str, ...]
     map_items: int = 0  # 0 for one call, else the number of calls
+    # Of each line of the task module where it was written, empty when it is ours
+    origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class CapturedCalls:
     compare_entry: str
     calls: tuple[Node, ...]
     has_stored: bool = False
+    origins: tuple[str, ...] = ()
 
     def pack_one(self) -> Captured:
         """Return the task of the only call."""
@@ -81,6 +84,7 @@ class CapturedCalls:
             data,
             tuple(packer.blobs.values()),
             items,
+            self.origins,
         )
 
 
@@ -110,8 +114,8 @@ class Written:
         """Return them with calls whose functions and classes the texts hold."""
         nodes = tuple(self.module.call_nodes(calls))
         stored = self.module.values.has_stored
-        text, entry = self.module.text, self.module.entry
-        return CapturedCalls(text, entry, *self.validators, nodes, stored)
+        text, entry, origins = self.module.text, self.module.entry, self.module.origins
+        return CapturedCalls(text, entry, *self.validators, nodes, stored, origins)
 
 
 def capture_calls(
@@ -227,7 +231,7 @@ class TaskModule:
         if not any(last in other.now for other in ordered):
             ordered.remove(last)
             ordered.append(last)
-        self.text = render_module(ordered)
+        self.text, self.origins = render_module(ordered)
         self.entry = last.name
         self.graph.seal()
 
@@ -349,6 +353,6 @@ def _capture_validators(
     targets = reachable(roots)
     assign_names(targets, graph.undefined)
     graph.lift_cells()
-    text = render_module(order_targets(targets))
+    text, _ = render_module(order_targets(targets))
     init, compare = (target.name if target else "" for target in found)
     return text, init, compare

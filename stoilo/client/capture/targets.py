@@ -30,6 +30,7 @@ class Target:
     later: list[Target] = field(default_factory=list)
     mentions: list[Mention] = field(default_factory=list)  # every place that names it
     name: str = ""  # its final name
+    file: str = ""  # name of the file or cell that it was written in, without folders
 
     def statements(self) -> list[ast.stmt]:
         """Return the statements, names filled in."""

@@ -11,12 +11,13 @@ import ast
 import copy
 import functools
 import linecache
+import sys
 import types
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from stoilo.client.capture.refusals import refuse
 from stoilo.core.errors import UsageError
@@ -103,11 +104,13 @@ def _normal(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
+def _ipython() -> Any:  # noqa: ANN401 - a library's
+    return getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+
+
 def _parse_cell(filename: str, text: str) -> SourceText | None:
     """Parse an IPython cell as IPython does, magics and all."""
-    import sys  # noqa: PLC0415 - only cells with magics come here
-
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    shell = _ipython()
     if shell is None:
         return None
     try:
@@ -118,8 +121,15 @@ def _parse_cell(filename: str, text: str) -> SourceText | None:
 
 def place_of(code: types.CodeType) -> str:
     """Return ``file.py:12`` for messages; never the whole path."""
-    name = Path(code.co_filename).name or code.co_filename
-    return f"{name}:{code.co_firstlineno}"
+    return f"{file_of(code)}:{code.co_firstlineno}"
+
+
+def file_of(code: types.CodeType) -> str:
+    """Return what its writer calls the file: ``file.py`` or ``In[3]``, no whole path."""
+    compiler = getattr(_ipython(), "compile", None)
+    name_cell = getattr(compiler, "format_code_name", lambda _name: None)
+    cell = name_cell(code.co_filename)  # ("Cell", "In[3]")
+    return str(cell[1]) if cell else Path(code.co_filename).name or code.co_filename
 
 
 def read_text(func: types.FunctionType, name: str) -> SourceText:

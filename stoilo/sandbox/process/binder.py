@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from types import MemberDescriptorType, ModuleType
 from typing import Any
@@ -28,10 +28,11 @@ from stoilo.core.codec.nodes import (
     to_node,
 )
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
-from stoilo.core.types import RunLayer, RunStatus
+from stoilo.core.types import BOUNDS, RunLayer, RunStatus
 from stoilo.sandbox.language.ownership import class_dict, class_mro, is_own_class, keeps
 from stoilo.sandbox.language.rules import (
     GUARDED_DUNDERS,
+    TASK_FILENAME,
     NameKind,
     attribute_kind,
     is_variable_name,
@@ -266,6 +267,8 @@ class Failure(msgspec.Struct, frozen=True):
     code: str  # stable code
     error_type: str  # name of the exception's class, empty for a refusal
     error_text: str  # what it said
+    # The task's calls under way, a ``name:line`` a line, innermost last
+    calls: str = ""
 
 
 def scrub_paths(text: str) -> str:
@@ -294,6 +297,18 @@ def _text_of(error: BaseException) -> str:
     except BaseException as second:  # noqa: BLE001 - the task's __str__ may do anything
         return f"(its text raised {_type_name(second)})"
     return scrub_paths(str.__str__(text)[: 2 * TEXT_CHARS])[:TEXT_CHARS]
+
+
+def _calls_of(error: BaseException) -> str:
+    # By the type's own descriptor: the task's class may have another idea of it.
+    at = vars(BaseException)["__traceback__"].__get__(error)
+    found: deque[str] = deque(maxlen=BOUNDS.calls)
+    while at is not None:
+        code = at.tb_frame.f_code
+        if code.co_filename == TASK_FILENAME:
+            found.append(f"{code.co_qualname[:64]}:{at.tb_lineno}")
+        at = at.tb_next
+    return "\n".join(found)
 
 
 def _guard_code(error: PolicyRefusal) -> str:
@@ -327,6 +342,7 @@ def describe_exception(error: BaseException) -> Failure:
             _guard_code(error),
             "",
             _guard_text(error),
+            _calls_of(error),
         )
     return Failure(
         RunStatus.USER_ERROR,
@@ -334,6 +350,7 @@ def describe_exception(error: BaseException) -> Failure:
         "STO-G200",
         _type_name(error),
         _text_of(error),
+        _calls_of(error),
     )
 
 

@@ -2,7 +2,8 @@
 
 The request is a `TaskRequest`, the frame an encoded skeleton:
 
-    {"status", "value", "error_type", "error_text", "code", "layer", "late_imports"}
+    {"status", "value", "error_type", "error_text", "calls", "code", "layer",
+     "late_imports"}
 
 With ``items`` > 0 the arguments are a list of that many dicts and the frame is
 ``{"items": [frame, …]}``; every item starts with its own seed. A failure before the first
@@ -351,7 +352,7 @@ def _succeeded(value: bytes) -> dict[str, Any]:
     return {
         "status": RunStatus.OK.value,
         "value": value,
-        **dict.fromkeys(("error_type", "error_text", "code", "layer"), ""),
+        **dict.fromkeys(("error_type", "error_text", "calls", "code", "layer"), ""),
     }
 
 
@@ -361,6 +362,7 @@ def _failed(failure: Failure) -> dict[str, Any]:
         "value": None,
         "error_type": failure.error_type,
         "error_text": failure.error_text,
+        "calls": failure.calls,
         "code": failure.code,
         "layer": failure.layer.value,
     }

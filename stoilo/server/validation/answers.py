@@ -20,6 +20,7 @@ from stoilo.core.codec.reader import DATA_BOUNDS
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import TrustError
 from stoilo.core.statement import statement_digest
+from stoilo.core.tracebacks import TOLD_CHARS, parse_calls, render_error
 from stoilo.core.types import BOUNDS, RunStatus, TaskState
 from stoilo.executor.verifier.workunit import (
     ResultHeader,
@@ -46,7 +47,7 @@ class ItemAnswer:
     status: RunStatus  # how the call ended
     value: bytes | None = None  # encoded skeleton, checked, when status is ok
     error_type: str = ""  # class name of the exception, bounded
-    error_text: str = ""  # its text, bounded
+    error_text: str = ""  # its text, bounded, and where it passed: `core.tracebacks`
     code: str = ""  # stable code when neither ok nor the task's own exception
 
     @property
@@ -136,7 +137,10 @@ def _parse_item(node: Node) -> ItemAnswer:
         RunStatus(status),
         value=bytes(value) if isinstance(value, bytes | memoryview) else None,
         error_type=_text(node.get("error_type"), BOUNDS.name_chars),
-        error_text=_text(node.get("error_text"), ERROR_TEXT_CHARS),
+        error_text=render_error(
+            _text(node.get("error_text"), ERROR_TEXT_CHARS),
+            parse_calls(_text(node.get("calls"), TOLD_CHARS)),
+        ),
         code=known_code(_text(node.get("code"), 16)),
     )
     if answer.status is RunStatus.OK:

@@ -212,3 +212,34 @@ def test_private_names_are_spelled_out(tmp_path: Path) -> None:
     assert "__init__" in source
     assert "self._Inner__x += _Inner__by" in source
     assert "def _Inner__bump(self, _Inner__by=2)" in source
+
+
+# -- where each line was written --------------------------------------------------------
+
+
+def test_lines_of_the_module_know_where_they_were_written(tmp_path: Path) -> None:
+    text = (
+        "# first\ndef helper(x):\n\n    # why\n    return (1 /\n        x)\n\n"
+        "def task(call):\n    # say\n    return helper(call)\n"
+    )
+    found = capture_task(load(tmp_path / "own.py", text).task)
+    rows = dict(zip(found.task_module.splitlines(), found.origins, strict=True))
+    assert rows["    return 1 / x"] == "own.py:5"
+    assert rows["    return helper(call)"] == "own.py:10"
+
+
+def test_lines_of_ours_were_written_nowhere(tmp_path: Path) -> None:
+    module = load(
+        tmp_path / "mine.py", "import functools\nf = functools.partial(dict)\n"
+    )
+    assert set(capture_task(module.f).origins) == {""}
+
+
+def test_lines_of_a_cell_are_named_by_its_number(tmp_path: Path) -> None:
+    program = (
+        "from stoilo.client.capture import capture_task\n"
+        "shell.run_cell('1', store_history=True)\n"
+        "shell.run_cell('x = 1\\ndef f(call):\\n    return 1', store_history=True)\n"
+        "print(capture_task(shell.user_ns['f']).origins[-1])\n"
+    )
+    assert run_in_shell(tmp_path, program).splitlines()[-1] == "In[2]:3"

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoilo.core.codec import skeleton
+from stoilo.core.types import BOUNDS
 from stoilo.sandbox.language.rules import TASK_MODULE
 from stoilo.sandbox.language.runtime import TaskPrinter
 from stoilo.sandbox.language.transformer import compile_source
@@ -128,6 +129,24 @@ def test_printer_cuts_at_its_limit():
         printer.print("12345")
     assert buffer.getvalue().startswith("12345\n1234\n[output cut")
     assert len(buffer.getvalue()) < 40
+
+
+def test_calls_that_an_error_passed_are_told_innermost_last(language):
+    source = "def g(x):\n    return 1 / x\n\ndef f(d):\n    return g(0)\n"
+    frame, _ = language.call(source)
+    assert frame["calls"] == "f:5\ng:2"
+
+
+def test_only_the_innermost_calls_are_told(language):
+    frame, _ = language.call(
+        "def f(d, n=50):\n    return f(d, n - 1) if n else 1 / n\n"
+    )
+    assert frame["calls"] == "\n".join(["f:2"] * BOUNDS.calls)
+
+
+def test_calls_of_libraries_are_not_told(language):
+    frame, _ = language.call("import json\ndef f(d):\n    json.loads('{')\n")
+    assert frame["calls"] == "f:3"
 
 
 def test_error_text_is_bounded_and_free_of_paths(language):

@@ -162,6 +162,24 @@ def test_raising_function_needs_a_quorum_of_errors(bench: Bench) -> None:
     assert answer.error_text == "x < 0"
 
 
+@pytest.mark.parametrize(
+    ("calls", "below"),
+    [("f:3\ng:2", "\n  at f:3\n  at g:2"), ("<script>:x\n" * 99, ""), (7, "")],
+    ids=["told", "hostile", "no text"],
+)
+def test_calls_stand_below_an_errors_text(
+    bench: Bench, calls: object, below: str
+) -> None:
+    name, statement = issue(bench)
+    told = {**RAISED, "calls": calls}
+    files = [
+        make_result(f"{name}_{n}", statement, told, status=RunStatus.USER_ERROR)
+        for n in (0, 1)
+    ]
+    bench.engine.deliver(name, files)
+    assert bench.poll(name).error_text == "x < 0" + below
+
+
 def run_validator(bench: Bench, entry: str, op: str) -> tuple[str, str]:
     name, statement = issue(bench, **VALIDATORS, **{f"{op}_entry": entry})
     files = [make_result(f"{name}_{n}", statement, OK) for n in (0, 1, 2)]
