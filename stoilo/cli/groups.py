@@ -81,6 +81,8 @@ class TableGroup(click.Group):
     ) -> None:
         super().__init__(*args, **kwargs)
         self._table = dict(table)
+        # Names alone, for click's "did you mean"; what runs comes from the table
+        self.commands = {name: click.Command(name) for name in table}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return every command name in the table's order."""

@@ -15,7 +15,7 @@ from stoilo.cli.groups import (
     missing_extra,
     require_extra,
 )
-from stoilo.core.errors import InternalError, StoiloError, show_plainly
+from stoilo.core.errors import InternalError, StoiloError, UsageError, show_plainly
 
 # name → (where in `stoilo.cli`, one line for --help): help never imports a group's code.
 COMMANDS = {
@@ -42,6 +42,16 @@ _EXTRAS = {
 }
 
 
+FIRST_STEPS = """\b
+First steps
+  see it work      stoilo demo
+  a researcher     stoilo policy check FILE, then stoilo task submit FILE --wait
+  a volunteer      stoilo volunteer attach URL --key KEY --root FILE
+  an operator      stoilo up --data DIR
+  completion       eval "$(_STOILO_COMPLETE=bash_source stoilo)"   (or zsh_, fish_)
+"""
+
+
 class LazyGroup(TableGroup):
     """The groups of the table; `main` names the extra that is missing."""
 
@@ -58,6 +68,7 @@ class LazyGroup(TableGroup):
     cls=LazyGroup,
     table=command_table(COMMANDS),
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=FIRST_STEPS,
 )
 @click.version_option(package_name="stoilo")
 def cli() -> None:
@@ -86,6 +97,20 @@ def report_error(error: StoiloError, arguments: list[str]) -> int:
     return error.exit_code
 
 
+def report_usage(error: click.ClickException, arguments: list[str]) -> int:
+    """Write what is wrong with the command line to stderr; returns its exit code.
+
+    With nothing asked nothing is wrong: help goes to stdout.
+    """
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.ctx.get_help())
+        return 0
+    if "--json" in arguments:
+        return report_error(UsageError("STO-U003", error.format_message()), arguments)
+    error.show()
+    return 2
+
+
 def system_error(error: OSError) -> StoiloError:
     """Return what a user learns of an answer of the system that nobody expected."""
     named = f": {error.filename}" if isinstance(error.filename, str) else ""
@@ -102,8 +127,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (click.exceptions.Abort, KeyboardInterrupt):
         return 130
     except click.ClickException as error:
-        error.show()
-        return 2
+        return report_usage(error, arguments)
     except StoiloError as error:
         return report_error(error, arguments)
     except OSError as error:
