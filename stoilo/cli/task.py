@@ -10,6 +10,7 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -17,7 +18,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from stoilo.cli.output import CONNECTION, JSON, say
+from stoilo.cli.output import CONNECTION, JSON, render_table, say
 from stoilo.cli.sources import read_as_task, read_kwargs, read_program
 from stoilo.client.capture.modules import Captured
 from stoilo.client.connection import Connection, connect
@@ -253,6 +254,45 @@ def status(
             for copy in found.copies
         ]
         say(asdict(found), "\n".join(lines), as_json=as_json)
+        return 0
+
+    return _run(connection, work)
+
+
+@task.command(name="list")
+@click.option(
+    "--state", "states", multiple=True, type=click.Choice(["open", *TaskState])
+)
+@click.option("--label", default="", help="Only tasks with exactly this label.")
+@click.option("--limit", default=100, type=click.IntRange(1, 1000), show_default=True)
+@CONNECTION
+@JSON
+def list_tasks(
+    states: tuple[str, ...],
+    label: str,
+    limit: int,
+    connection: str | None,
+    as_json: bool,
+) -> int:
+    """List your tasks at the server, newest first; --state open: those under way."""
+    wanted = set(states) - {"open"}
+    if "open" in states:
+        wanted |= {state.value for state in TaskState if not state.final}
+
+    async def work(server: Connection) -> int:
+        found = await server.list_tasks(states=wanted, label=label, limit=limit)
+        rows = [
+            (
+                one.task_id,
+                f"{datetime.fromtimestamp(one.created_at, UTC):%Y-%m-%d %H:%M}",
+                one.state.value,
+                one.level,
+                one.label,
+            )
+            for one in found
+        ]
+        text = render_table(rows) if rows else ""
+        say({"tasks": list(map(asdict, found))}, text, as_json=as_json)
         return 0
 
     return _run(connection, work)

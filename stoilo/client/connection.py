@@ -19,11 +19,12 @@ from stoilo.client.session import (
     Session,
     default_journal,
 )
+from stoilo.client.status import ListedTask, read_listed
 from stoilo.client.task import StagedTask, SubmittedTask
 from stoilo.client.wire import Wire
 from stoilo.core.errors import DeniedError, StoiloError, UnreachableError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.types import Redundancy
+from stoilo.core.types import Redundancy, TaskState
 
 CONNECT_S = 10.0
 
@@ -180,6 +181,29 @@ class Connection:
     def recent_tasks(self, limit: int = 20) -> list[JournalEntry]:
         """Return tasks that this user of this machine sent to this server, newest first."""
         return self._session.journal.read(limit, self.target)
+
+    async def list_tasks(
+        self,
+        *,
+        states: Iterable[TaskState | str] = (),
+        label: str = "",
+        limit: int = 100,
+    ) -> list[ListedTask]:
+        """Return this account's tasks at the server, newest first, from any machine.
+
+        Args:
+            states: only those in one of them; all when empty.
+            label: only those with exactly this label, sought among the newest 10,000.
+            limit: how many at most, up to 1,000.
+        """
+        request = pb.ListTasksRequest(
+            states=[TaskState(one).value for one in states], label=label, limit=limit
+        )
+        session = self._session
+        answer = await session.wire.call_patiently(
+            "ListTasks", request, patience_s=session.patience_s
+        )
+        return list(map(read_listed, answer.tasks))
 
     async def close(self) -> None:
         """Close the connection; submitted tasks go on."""

@@ -59,12 +59,41 @@ class TaskStatus:
         return status_html(self)
 
 
+@dataclass(frozen=True, slots=True)
+class ListedTask:
+    """One row of `Connection.list_tasks`; times in s since 1970."""
+
+    task_id: str
+    state: TaskState
+    level: str
+    label: str
+    map_items: int  # 0 for one call
+    created_at: int
+    finished_at: int  # 0: it is not
+
+
+def read_listed(row: pb.ListedTask) -> ListedTask:
+    """Return one row of a list (untrusted text, shown escaped)."""
+    return ListedTask(
+        row.task_id,
+        _state_of(row.state),
+        row.level,
+        row.label,
+        row.map_items,
+        row.created_at,
+        row.finished_at,
+    )
+
+
+def _state_of(said: str) -> TaskState:
+    return TaskState(said) if said in set(TaskState) else TaskState.RUNNING
+
+
 def read_status(answer: pb.PollTaskResponse) -> TaskStatus:
     """Return the status in a poll's answer (untrusted text, shown escaped)."""
-    known = answer.state in set(TaskState)
     return TaskStatus(
         task_id=answer.task_id,
-        state=TaskState(answer.state) if known else TaskState.RUNNING,
+        state=_state_of(answer.state),
         explanation=answer.explanation,
         level=answer.level,
         attempt=answer.attempt,

@@ -228,6 +228,7 @@ class SyncConnection(_Face[Connection]):
     map = _makes(SyncMapRun, Connection.map)
     preview = _makes(_same, Connection.preview)
     recent_tasks = _makes(_same, Connection.recent_tasks)
+    list_tasks = _waits(Connection.list_tasks)
     put = _waits(Connection.put)
     close = _waits(Connection.close)
 

@@ -176,6 +176,25 @@ class FakeTaskService(tasks_pb2_grpc.TaskServiceServicer):
                     )
             await asyncio.sleep(ROUND_S)
 
+    async def ListTasks(self, request: pb.ListTasksRequest, context: Any) -> Any:  # noqa: ANN401, N802
+        """List the newest first."""
+        await self._enter("ListTasks", context)
+        found = [
+            pb.ListedTask(
+                task_id=task_id,
+                state=task.state.value,
+                level=task.request.level or "pure",
+                label=task.request.label,
+                map_items=task.request.map_items,
+                created_at=task.created_at,
+            )
+            for task_id, task in reversed(self.tasks.items())
+            if task.state.value in (request.states or {task.state.value})
+            and request.label in {"", task.request.label}
+        ]
+        await self._leave("ListTasks", context)
+        return pb.ListTasksResponse(tasks=found[: request.limit or None])
+
     async def CancelTask(self, request: pb.CancelTaskRequest, context: Any) -> Any:  # noqa: ANN401, N802
         """Cancel unless final."""
         await self._enter("CancelTask", context)

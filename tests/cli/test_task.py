@@ -92,6 +92,19 @@ def test_refused_source_exits_3_with_places(connection: str, tmp_path: Path) -> 
     assert "STO-P" in done.stderr
 
 
+def test_open_tasks_are_listed_until_they_are_cancelled(
+    connection: str, tmp_path: Path
+) -> None:
+    file = write(tmp_path, "def f(call):\n    while True:\n        pass\n")
+    task_id = stoilo(connection, "submit", file, "--label", "stuck").stdout.strip()
+    asked = ("list", "--state", "open", "--label", "stuck", "--json")
+    (row,) = json.loads(stoilo(connection, *asked).stdout)["tasks"]
+    assert (row["task_id"], row["level"]) == (task_id, "pure")
+    stoilo(connection, "cancel", task_id)
+    assert json.loads(stoilo(connection, *asked).stdout) == {"tasks": []}
+    assert task_id in stoilo(connection, "list").stdout
+
+
 def test_unknown_task_exits_8(connection: str) -> None:
     done = stoilo(connection, "status", "0" * 32, "--json")
     assert done.returncode == 8

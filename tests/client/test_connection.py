@@ -332,6 +332,17 @@ def test_preview_shows_the_validators_too(with_fake: Any) -> None:
     with_fake(body)
 
 
+def test_own_tasks_are_listed_by_state_and_label(with_fake: Any) -> None:
+    async def body(conn: Any, _service: FakeTaskService) -> None:
+        task = await conn.create_task(add, ADD, label="mine").submit()
+        await conn.create_task(add, ADD, label="other").submit()
+        (found,) = await conn.list_tasks(label="mine", states=["running"])
+        assert (found.task_id, found.state.final) == (task.task_id, False)
+        assert await conn.list_tasks(states=["cancelled"]) == []
+
+    with_fake(body)
+
+
 def test_submitted_ids_are_journalled_for_other_processes(
     with_fake: Any, tmp_path: Path
 ) -> None:

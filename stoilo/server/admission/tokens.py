@@ -54,7 +54,7 @@ TASK_ROLES = frozenset({Role.RESEARCHER, Role.OPERATOR})
 """Roles whose holders may own tasks; even an operator sees only his own."""
 
 
-OF_SUSPENDED = frozenset({"PollTask", "CancelTask", "DownloadBlob"})
+OF_SUSPENDED = frozenset({"PollTask", "ListTasks", "CancelTask", "DownloadBlob"})
 """Calls that a suspended account may still make: about what was taken before."""
 
 

@@ -232,6 +232,7 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
 
     _check = staticmethod(tokens.check_permission)
     PollTask = _served("PollTask")
+    ListTasks = _served("ListTasks")
     CancelTask = _served("CancelTask")
     RejectResult = _served("RejectResult")
 
@@ -247,6 +248,7 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
     ) -> None:
         works: dict[str, Work] = {
             "PollTask": lambda owner, asked: desk.poll(owner, asked.task_id),
+            "ListTasks": desk.list_tasks,
             "CancelTask": lambda owner, asked: pb.CancelTaskResponse(
                 state=desk.cancel(owner, asked.task_id).value
             ),

@@ -9,7 +9,7 @@ import msgspec
 
 from stoilo.core.errors import DeniedError, UsageError, show_plainly
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.types import TaskState
+from stoilo.core.types import BOUNDS, TaskState
 from stoilo.server.admission.issuing import find_hold
 from stoilo.server.admission.quotas import RateMeter
 from stoilo.server.api.waiting import MOST_TASKS, select_tasks
@@ -33,6 +33,8 @@ NEEDS_REVIEW = "STO-R022"
 REJECTIONS_PER_HOUR = 1000
 """Results, so that one researcher's word does not end the record of many hosts."""
 REASON_CHARS = 200
+MOST_LISTED = 1000  # tasks of one answer
+MOST_SOUGHT = 10_000  # among which a label is looked for
 
 STEP_TEXT = {
     AttemptState.CREATED: "waits for its admission statement",
@@ -47,7 +49,7 @@ STEP_TEXT = {
 
 
 class TaskDesk:
-    """PollTask, CancelTask and RejectResult without gRPC; blocking, thread-safe."""
+    """PollTask, ListTasks, CancelTask and RejectResult without gRPC; blocking, thread-safe."""
 
     def __init__(
         self,
@@ -103,6 +105,26 @@ class TaskDesk:
         with self._store.read() as connection:
             rule = schema.task.c.account_id == owner.account_id
             return select_tasks(connection, task_ids, rule)
+
+    def list_tasks(
+        self, owner: Owner, asked: pb.ListTasksRequest
+    ) -> pb.ListTasksResponse:
+        """Return the owner's tasks, newest first; raises ``STO-R010`` for an odd request."""
+        if (
+            not set(asked.states) <= set(TaskState)
+            or len(asked.label) > BOUNDS.name_chars
+        ):
+            raise UsageError(
+                "STO-R010",
+                "a list is asked for by states and a label",
+                hint=f"states are {', '.join(TaskState)}",
+            )
+        limit = min(asked.limit or MOST_LISTED, MOST_LISTED)
+        most = MOST_SOUGHT if asked.label else limit  # labels are in no column
+        with self._store.read() as connection:
+            found = rows.list_tasks(connection, owner.account_id, asked.states, most)
+        chosen = [one for one in found if asked.label in {"", one.spec.label}][:limit]
+        return pb.ListTasksResponse(tasks=map(_listed, chosen))
 
     def cancel(self, owner: Owner, task_id: str) -> TaskState:
         """Cancel the owner's task unless it is final; returns the state it has then."""
@@ -183,6 +205,18 @@ def _owned(connection: Connection, owner: Owner, task_id: str) -> TaskRow:
             hint="check the id and the account it was submitted from",
         )
     return task
+
+
+def _listed(task: TaskRow) -> pb.ListedTask:
+    return pb.ListedTask(
+        task_id=task.task_id,
+        state=task.state.value,
+        level=task.spec.level,
+        label=task.spec.label,
+        map_items=task.spec.map_items,
+        created_at=task.created_at,
+        finished_at=task.finished_at or 0,
+    )
 
 
 def _check_kept(outcome: Outcome) -> None:

@@ -150,6 +150,17 @@ def find_task(connection: Connection, task_id: str) -> TaskRow | None:
     return None if row is None else _task_row(row)
 
 
+def list_tasks(
+    connection: Connection, account_id: int, states: Sequence[str], most: int
+) -> list[TaskRow]:
+    """Return the account's newest tasks, in any of `states`; in any at all when empty."""
+    query = select(_TASK).where(_TASK.c.account_id == account_id)
+    if states:
+        query = query.where(_TASK.c.state.in_(states))
+    newest = (_TASK.c.created_at.desc(), _TASK.c.id)
+    return list(map(_task_row, connection.execute(query.order_by(*newest).limit(most))))
+
+
 def find_by_key(
     connection: Connection, account_id: int, keys: Sequence[str]
 ) -> dict[str, TaskRow]:

@@ -104,6 +104,7 @@ def test_caller_without_a_good_token_is_unauthenticated(
         for method, request in (
             (stub.CreateTask, bench.request()),
             (stub.PollTask, pb.PollTaskRequest(task_id="x")),
+            (stub.ListTasks, pb.ListTasksRequest()),
             (stub.CancelTask, pb.CancelTaskRequest(task_id="x")),
             (stub.RejectResult, pb.RejectResultRequest(task_id="x")),
             (stub.CreateTasks, pb.CreateTasksRequest(tasks=[bench.request()])),
@@ -134,6 +135,54 @@ def test_task_of_another_owner_is_not_found_for_all_calls(bench: Bench) -> None:
                 )
                 assert status is grpc.StatusCode.NOT_FOUND
                 assert said.message == "no such task"
+        listed = await stub.ListTasks(pb.ListTasksRequest(), metadata=metadata(bench))
+        assert not listed.tasks
+
+    call(bench, work)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({}, ["c", "b", "a"]),
+        ({"limit": 1}, ["c"]),
+        ({"label": "a"}, ["a"]),
+        ({"states": ["cancelled"]}, ["b"]),
+        ({"states": ["cancelled", "admitting"], "label": "c"}, ["c"]),
+        ({"label": "x" * 128}, []),
+    ],
+    ids=str,
+)
+def test_tasks_are_listed_newest_first(
+    bench: Bench, asked: dict[str, Any], found: list[str]
+) -> None:
+    async def work(channel: Any) -> None:
+        stub = tasks_pb2_grpc.TaskServiceStub(channel)
+        for label in "abc":
+            bench.clock.now += 1
+            request = bench.request(label=label, idempotency_key=label)
+            made = await stub.CreateTask(request, metadata=metadata(bench))
+            if label == "b":
+                cancel = pb.CancelTaskRequest(task_id=made.task_id)
+                await stub.CancelTask(cancel, metadata=metadata(bench))
+        answer = await stub.ListTasks(
+            pb.ListTasksRequest(**asked), metadata=metadata(bench)
+        )
+        assert [row.label for row in answer.tasks] == found
+
+    call(bench, work)
+
+
+@pytest.mark.parametrize("asked", [{"states": ["lost"]}, {"label": "x" * 129}], ids=str)
+def test_list_by_what_no_task_has_is_refused(
+    bench: Bench, asked: dict[str, Any]
+) -> None:
+    async def work(channel: Any) -> None:
+        stub = tasks_pb2_grpc.TaskServiceStub(channel)
+        _, said = await refused(
+            stub.ListTasks(pb.ListTasksRequest(**asked), metadata=metadata(bench))
+        )
+        assert said.code == "STO-R010"
 
     call(bench, work)
 
