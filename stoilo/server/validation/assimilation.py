@@ -11,6 +11,7 @@ import msgspec
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UserCodeError
 from stoilo.core.types import TaskState
+from stoilo.sandbox.process.report import LIMIT_CODES
 from stoilo.server.admission.estimates import note_measured
 from stoilo.server.db import rows
 from stoilo.server.db.records import AttemptState, ItemResult, Outcome
@@ -59,12 +60,26 @@ def _failure(task: TaskRow, outcome: WorkunitOutcome) -> Outcome:
     if outcome.code:
         entry = load_codebook().get(outcome.code)
         code, text = outcome.code, entry.title if entry else text
+        text += _limits_behind(code, task)
     cancelled = kind is OutcomeKind.CANCELLED
     return Outcome(
         TaskState.CANCELLED if cancelled else TaskState.SYSTEM_ERROR,
         task.attempt,
         error_text=outcome.message or text,
         code=code,
+    )
+
+
+def _limits_behind(code: str, task: TaskRow) -> str:
+    """Return what a researcher does about a limit that was reached; empty for others."""
+    names = [name for name, of in LIMIT_CODES.items() if of == code]
+    if not names:
+        return ""
+    limits = task.spec.limits
+    held = ", ".join(f"{name}={getattr(limits, name):_}" for name in names)
+    return (
+        f": the task had {held}; limits=TaskLimits(…) asks for more, "
+        f"up to what `stoilo policy show {task.spec.level}` says"
     )
 
 
