@@ -1,7 +1,7 @@
 """Layouts for cells under test, workers that know them, and members as processes.
 
     python -m tests.support.cells torch|plain FD INPUTS RANK HOST…
-    python -m tests.support.cells member --data DIR --listen ADDRESS
+    python -m tests.support.cells member [PEERS] --data DIR --listen ADDRESS
 
 `torch` is the real worker; `plain` the same process without torch, links and the
 researcher's source: it starts in a fraction of the time and answers a count.
@@ -13,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,8 @@ class Fated(Leading):
 
     Attributes:
         memory: a folder in which it is noted what has happened.
-        fate: kill, stop (both by signals), raise (the researcher's error), refuse (ours).
+        fate: kill, stop (both by signals), raise (the researcher's error), refuse (ours),
+            sleep (for long).
         at: open, join, or the number of the member's order.
         rank: the member's.
     """
@@ -95,6 +97,8 @@ class Fated(Leading):
             raise ValueError("of the researcher's own")
         if self.fate == "refuse":
             raise UsageError("STO-T040", "no plan for this model")
+        if self.fate == "sleep":
+            time.sleep(600)
         os.kill(os.getpid(), signal.SIGKILL if self.fate == "kill" else signal.SIGSTOP)
 
 
@@ -133,8 +137,9 @@ def main(kind: str, *words: str) -> int:
     """Be a worker or a member."""
     c.LAYOUTS.update(dict.fromkeys(("Leading", "Lying", "Fated"), _HERE))
     if kind == "member":
-        data, address = words[1::2]
-        service = CellMember(Path(data), address, program=PLAIN)
+        *peers, _, data, _, address = words
+        ours = [one for text in peers for one in text.split(",")]
+        service = CellMember(Path(data), address, peers=ours, program=PLAIN)
         sys.stdout.write(json.dumps({"cell": service.place.shard}) + "\n")
         sys.stdout.flush()
         service.run()

@@ -201,13 +201,15 @@ def cell(
     Raises:
         UsageError: ``STO-T040``, there is nobody; ``STO-C045``, no connection file.
     """
-    if (members if isinstance(members, int) else len(members)) < 1:
-        raise UsageError("STO-T040", "a cell needs at least one member")
-    if not isinstance(members, int):
-        places = [read_place(m) if isinstance(m, Path) else m for m in members]
+    given = [] if isinstance(members, int) else list(members)
+    places = [one if isinstance(one, ShardPlace) else read_place(one) for one in given]
+    count = members if isinstance(members, int) else len({one.shard for one in places})
+    if count < max(1, len(places)):
+        raise UsageError("STO-T040", "a cell needs members, each of them once")
+    if places:
         return Cell(places, layout, limits)
     owned = ExitStack()
-    started = _start_members(members, program, owned)
+    started = _start_members(count, program, owned)
     return Cell([one.place for one in started], layout, limits, started, owned)
 
 

@@ -92,8 +92,9 @@ class Group:
             raise
 
     def _connect(self, place: ShardPlace) -> socket.socket:
-        stream = place.connect(max(self._limits.order_s, self._limits.form_s))
+        stream = place.connect(self._limits.lease_s)
         self._closing.callback(_hang_up, stream)
+        stream.settimeout(max(self._limits.order_s, self._limits.form_s))
         return stream
 
     def _form(self, names: list[str], layout: tuple[str, bytes]) -> None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from stoilo import __version__
 from stoilo.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -124,6 +123,6 @@ def read_layout(name: str, options: bytes) -> Layout:
 
 def read_versions() -> dict[str, str]:
     """Return what must be the same at all members for the same bits."""
-    torch = importlib.metadata.version("torch")
+    of = importlib.metadata.version
     python = platform.python_version().rpartition(".")[0]
-    return {"stoilo": __version__, "torch": torch, "python": python}
+    return {"stoilo": of("stoilo"), "torch": of("torch"), "python": python}

@@ -205,7 +205,7 @@ async def test_busy_members_are_free_when_their_cell_is_closed(members):
     assert found["a"].value == ANSWER
 
 
-def test_nobody_makes_no_cell():
-    for members in (0, []):
-        with pytest.raises(UsageError, match="STO-T040"):
-            cell(members)
+def test_members_are_somebody_and_each_of_them_once(members):
+    for nobody in (0, [], [members[0].place] * 2):
+        with pytest.raises(UsageError, match="each of them once"):
+            cell(nobody)
