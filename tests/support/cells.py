@@ -105,12 +105,12 @@ class Fated(Leading):
 class PlainWorker(worker.Worker):
     """A worker without torch; ``Fated`` is the only layout that means something to it."""
 
-    def open(self, asked: c.Open) -> c.Opened:
+    def open(self, asked: c.Open) -> c.Done:
         layout: Any = c.read_layout(asked.layout, asked.options)
         self._fated: Any = layout if asked.layout == "Fated" else None
         self._pass_by("open")
         odd = {"torch": "0.0"} if asked.layout == "Lying" and self._rank else {}
-        return c.Opened({**c.read_versions(), **odd}, [], 1)
+        return c.Done(port=1, versions={**c.read_versions(), **odd})
 
     def join(self, asked: c.Join) -> c.Done:
         del asked

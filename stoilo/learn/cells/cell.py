@@ -124,26 +124,12 @@ class Cell(LocalBackend):
         found = self._captures.task(give, resolve(job.arguments))
         handles = [one for one in job.arguments.values() if isinstance(one, Handle)]
         held = {one.digest: cast("_Held", one.stored).data for one in handles}
-        blobs = [
-            one if isinstance(one, str) else content_digest(one) for one in found.blobs
-        ]
-        inputs = {
-            digest: held[digest] if isinstance(one, str) else one
-            for digest, one in zip(blobs, found.blobs, strict=True)
-        }
-        text = found.task_module.encode()
+        parts = {b if isinstance(b, str) else content_digest(b): b for b in found.blobs}
+        inputs = {d: held[d] if isinstance(b, str) else b for d, b in parts.items()}
+        text, name = found.task_module.encode(), job.function.__name__
         source, seed = content_digest(text), content_digest(job.key.encode())
-        order = c.Execute(
-            "-",
-            kernel=job.function.__name__,
-            source=source,
-            entry=found.entry,
-            arguments=found.arguments,
-            blobs=blobs,
-            seed=seed,
-            now=int(time.time()),
-        )
-        return order, {**inputs, source: text}
+        call = found.entry, found.arguments, [*parts], seed, int(time.time())
+        return c.Execute("", name, source, *call), {**inputs, source: text}
 
     def _formed(self) -> Group:
         """Return the group, formed anew if need be: members may be on their way back."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
-from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from stoilo.core.errors import UnreachableError, UsageError
 from stoilo.core.frames import CutError
 from stoilo.learn.cells import protocol as c
 from stoilo.learn.cells.member import Answer
@@ -100,9 +100,9 @@ class Group:
     def _form(self, names: list[str], layout: tuple[str, bytes]) -> None:
         group, limit_s = self._meeting.group, self._limits.form_s
         request = c.Open(group, *layout, self._limits.order_s)
-        opened = self._ask_all(request, c.Opened, limit_s)
+        opened = self._ask_all(request, limit_s)
         _check_alike(names, opened)
-        self._ask_all(c.Join(group, opened[0].port), c.Done, limit_s)
+        self._ask_all(c.Join(group, opened[0].port), limit_s)
 
     def execute(self, order: c.Execute, inputs: Mapping[str, bytes]) -> c.Done:
         """Return rank 0's answer; `inputs`: digest → what the order needs.
@@ -112,16 +112,11 @@ class Group:
             StoiloError: the members refuse the order; neither is it then.
         """
         order = replace(order, group=self._meeting.group)
-        done: list[c.Done] = self._ask_all(order, c.Done, self._limits.order_s, inputs)
-        return done[0]
+        return self._ask_all(order, self._limits.order_s, inputs)[0]
 
     def _ask_all(
-        self,
-        work: c.Work,
-        kind: type[Any],
-        limit_s: float,
-        inputs: Mapping[str, bytes] = _NOTHING,
-    ) -> list[Any]:
+        self, work: c.Work, limit_s: float, inputs: Mapping[str, bytes] = _NOTHING
+    ) -> list[c.Done]:
         """Return everybody's answer; raises as `execute` as soon as one fails."""
         asked = [self._pool.submit(self._ask, s, work, inputs) for s in self._streams]
         end = time.monotonic() + limit_s
@@ -133,14 +128,11 @@ class Group:
                 why = self._meeting.lost or f"an order took over {limit_s:.1f} s"
                 raise BrokenError(str(why))
         _raise_worst(asked)
-        answers = [one.result() for one in asked]
-        if not all(isinstance(answer, kind) for answer in answers):
-            raise TrustError("STO-T038", "a member of the cell answers something else")
-        return answers
+        return [one.result() for one in asked]
 
     def _ask(
         self, stream: socket.socket, work: c.Work, inputs: Mapping[str, bytes]
-    ) -> Answer:
+    ) -> c.Done:
         """Give one member what it lacks, then the work; return its answer."""
         try:
             if inputs:
@@ -175,12 +167,11 @@ def _hang_up(stream: socket.socket) -> None:
     stream.close()
 
 
-def _raise_worst(asked: Iterable[Future[Answer]]) -> None:
+def _raise_worst(asked: Iterable[Future[c.Done]]) -> None:
     """Raise what explains the others: a refusal, the researcher's own error, a loss."""
-    unfinished = [BrokenError("a member is silent") for one in asked if not one.done()]
-    errors = [one.exception() for one in asked if one.done()]
-    found = [error for error in [*errors, *unfinished] if error is not None]
-    if found:
+    silent = BrokenError("a member is silent")
+    errors = [one.exception() if one.done() else silent for one in asked]
+    if found := [error for error in errors if error is not None]:
         raise min(found, key=_rank_error)
 
 
@@ -190,7 +181,7 @@ def _rank_error(error: BaseException) -> int:
     return 1 if error.failed is not None and not error.failed.is_link else 2
 
 
-def _check_alike(names: list[str], opened: Sequence[c.Opened]) -> None:
+def _check_alike(names: list[str], opened: Sequence[c.Done]) -> None:
     """Refuse members of other versions than the first, or kept for another group.
 
     Raises:
@@ -198,12 +189,9 @@ def _check_alike(names: list[str], opened: Sequence[c.Opened]) -> None:
     """
     wanted = {**opened[0].versions, "stoilo": c.read_versions()["stoilo"]}
     for name, one in zip(names, opened, strict=True):
-        for what, version in wanted.items():
-            found = one.versions.get(what, "none")
-            if found != version:
-                raise UsageError(
-                    "STO-C054", f"member {name} has {what} {found}, not {version}"
-                )
+        if one.versions != wanted:
+            why = f"member {name} has {one.versions}, wanted are {wanted}"
+            raise UsageError("STO-C054", why)
         if one.peers and one.peers != names:
             raise UsageError(
                 "STO-T040",

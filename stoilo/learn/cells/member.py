@@ -32,7 +32,7 @@ from stoilo.learn.store.client import child_environment
 # -P: the current folder is not among those of modules, anybody's files may lie there.
 PROGRAM: Final = (sys.executable, "-P", "-m", "stoilo.learn.cells.worker")
 _MOST_LEASE_S = 60.0
-Answer = c.Opened | c.Done | c.Failed | p.Refused
+Answer = c.Done | c.Failed | p.Refused
 
 
 class CellMember(MemberService):
@@ -120,9 +120,9 @@ class CellMember(MemberService):
             answer = cast("Answer | None", p.receive(line, Answer))
         if answer is None:
             raise ConnectionResetError
-        if isinstance(answer, c.Opened):
-            answer = replace(answer, peers=self._peers)
-        return answer
+        return (
+            replace(answer, peers=self._peers) if isinstance(answer, c.Done) else answer
+        )
 
     def close(self) -> None:
         """Take no more streams and end the worker."""

@@ -46,13 +46,13 @@ class Layout(Protocol):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """For the worker process of a member while its group stands."""
+    """For a member's worker process while its group stands; `Done` or `Failed` answers."""
 
     group: str
 
 
 class Open(Work, frozen=True, tag="open"):
-    """Load what an order needs; the answer is `Opened`."""
+    """Load what orders need."""
 
     layout: str  # of `LAYOUTS`
     options: bytes  # its values, JSON
@@ -60,13 +60,13 @@ class Open(Work, frozen=True, tag="open"):
 
 
 class Join(Work, frozen=True, tag="join"):
-    """Form the links; the answer is `Done`."""
+    """Form the links."""
 
     port: int  # where rank 0 lets the others find each other
 
 
 class Execute(Work, frozen=True, tag="execute"):
-    """Execute one order; the answer is `Done` or `Failed`."""
+    """Execute one order."""
 
     kernel: str
     source: str  # digest of a text that makes the arguments
@@ -79,19 +79,16 @@ class Execute(Work, frozen=True, tag="execute"):
     now: int  # what a clock says, s since 1970
 
 
-class Opened(msgspec.Struct, frozen=True, tag="opened"):
-    """What a member is: all must be the same."""
-
-    versions: dict[str, str]  # by library
-    peers: list[str]  # the only group that its operator lets it be in; empty: any
-    port: int  # for `Join`; 0 at other ranks than 0
-
-
 class Done(msgspec.Struct, frozen=True, tag="done"):
-    """What a member's share came to."""
+    """A member has done it."""
 
-    value: bytes = b""  # encoded like a task's result; of rank 0
+    value: bytes = b""  # of an order, encoded like a task's result; rank 0's
     computed_s: float = 0.0
+    # Of `Open`: rank 0's port for `Join`; what must be the same at all members, by
+    # library; and the only group that the operator lets this one be in, if not any
+    port: int = 0
+    versions: dict[str, str] = {}
+    peers: list[str] = []
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

@@ -64,7 +64,7 @@ class Worker:
         self._door: socket.socket | None = None
         self._printer = TaskPrinter(StringIO(), _PRINTED)
 
-    def open(self, asked: c.Open) -> c.Opened:
+    def open(self, asked: c.Open) -> c.Done:
         """Load torch and the layout: before libraries are sealed for the researcher's code."""
         from stoilo.learn.cells.links import open_door  # noqa: PLC0415 - torch, 1 s
 
@@ -73,7 +73,7 @@ class Worker:
         if self._rank == 0:
             self._door = open_door(self._hosts[0])
         port = 0 if self._door is None else self._door.getsockname()[1]
-        return c.Opened(c.read_versions(), [], port)
+        return c.Done(port=port, versions=c.read_versions())
 
     def join(self, asked: c.Join) -> c.Done:
         """Form the links, then let researchers' code in."""
@@ -128,12 +128,13 @@ class Worker:
         return self._layout.execute(kernel, ready, self._links)
 
     def _read(self, digest: str) -> bytes:
-        data = (self._inputs / digest).read_bytes()
+        path = self._inputs / digest
+        if not digest.isalnum() or not path.is_file():
+            raise TrustError("STO-T011", f"rank {self._rank} has not all inputs")
+        data = path.read_bytes()
         if content_digest(data) != digest:
-            (self._inputs / digest).unlink()  # the next group has it staged again
-            raise TrustError(
-                "STO-T011", f"rank {self._rank}: a staged input has changed"
-            )
+            path.unlink()  # the next group has it staged again
+            raise TrustError("STO-T011", f"rank {self._rank}: an input has changed")
         return data
 
 
