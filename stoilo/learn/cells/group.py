@@ -94,11 +94,12 @@ class Group:
     def _connect(self, place: ShardPlace) -> socket.socket:
         stream = place.connect(self._limits.lease_s)
         self._closing.callback(_hang_up, stream)
-        stream.settimeout(max(self._limits.order_s, self._limits.form_s))
+        stream.settimeout(self._limits.order_s + self._limits.form_s)
         return stream
 
     def _form(self, names: list[str], layout: tuple[str, bytes]) -> None:
-        group, limit_s = self._meeting.group, self._limits.form_s
+        # A member that hangs leaves time for another try.
+        group, limit_s = self._meeting.group, self._limits.form_s / 3
         request = c.Open(group, *layout, self._limits.order_s)
         opened = self._ask_all(request, limit_s)
         _check_alike(names, opened)
@@ -125,7 +126,7 @@ class Group:
                 wait(asked, _LAST_WORDS_S)
                 break
             if self._meeting.lost or time.monotonic() > end:
-                why = self._meeting.lost or f"an order took over {limit_s:.1f} s"
+                why = self._meeting.lost or f"no answer within {limit_s:.1f} s"
                 raise BrokenError(str(why))
         _raise_worst(asked)
         return [one.result() for one in asked]

@@ -4,6 +4,7 @@ Workers are plain processes here, without torch: see `tests.support.cells`.
 """
 
 import asyncio
+import signal
 import socket
 import time
 
@@ -20,7 +21,7 @@ from tests.support.cells import MEMBER, PLAIN, Fated, Leading, Lying
 from tests.support.networkshard import NetworkShard
 
 LIMITS = learn.CellLimits(order_s=3.0, lease_s=1.5, form_s=20.0)
-HASTY = learn.CellLimits(order_s=3.0, lease_s=1.0, form_s=4.0)
+HASTY = learn.CellLimits(order_s=3.0, lease_s=1.0, form_s=6.0)
 ANSWER = {"kernel": "gradient", "rank": 0}
 
 
@@ -181,6 +182,18 @@ async def test_killed_member_that_is_started_again_goes_on(members):
         await place.submit(make_job("b"))
         await asyncio.sleep(0.5)
         members[1].start()
+        ending = await place.next()
+    assert (ending.value, place.generation) == (ANSWER, 2)
+
+
+@pytest.mark.slow
+async def test_member_that_is_silent_for_longer_than_its_lease_comes_back(members):
+    async with cell(places(members), Leading(), limits=LIMITS) as place:
+        await run_jobs(place, make_job("a"))
+        members[1].process.send_signal(signal.SIGSTOP)
+        await place.submit(make_job("b"))
+        await asyncio.sleep(4.0)
+        members[1].process.send_signal(signal.SIGCONT)
         ending = await place.next()
     assert (ending.value, place.generation) == (ANSWER, 2)
 

@@ -90,9 +90,24 @@ class Dropping(learn.LocalBackend):
         return ending
 
 
-async def test_weights_are_those_of_threads_also_when_a_member_is_killed(tmp_path):
-    layout = Fated(str(tmp_path), "kill", "2")
-    async with cell(2, layout, program=TORCH) as place:
+@pytest.mark.parametrize(
+    ("fate", "at", "rank"),
+    [("kill", "2", 1)]
+    + [
+        pytest.param(*one, marks=pytest.mark.slow)
+        for one in (
+            ("kill", "0", 0),
+            ("kill", "5", 0),
+            ("stop", "2", 0),
+            ("stop", "2", 1),
+        )
+    ],
+)
+async def test_weights_are_those_of_threads_whoever_dies_or_hangs(
+    tmp_path, fate, at, rank
+):
+    layout, limits = Fated(str(tmp_path), fate, at, rank), learn.CellLimits(order_s=8.0)
+    async with cell(2, layout, limits=limits, program=TORCH) as place:
         # One try: a broken link that was taken for the researcher's error would end it.
         found = await train(place, options=learn.TrainerOptions(tries=1))
         heard = {one for member in place.members for one in find_listening(member.pid)}
