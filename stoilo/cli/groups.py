@@ -164,13 +164,14 @@ def boinc() -> None:
 
 _LEARN = {
     "shard": ("learn", "Serve a shard of the parameter store."),
+    "cell": ("learn", "Be a member of a cell: machines that execute orders together."),
     "coordinator": ("coordinator", "Go on with trainings whose trainers are away."),
 }
 
 
 @click.group(cls=TableGroup, table=command_table(_LEARN))
 def learn() -> None:
-    """What training needs beside a project: parameter stores, coordinators."""
+    """What training needs beside a project: parameter stores, coordinators, cells."""
 
 
 _FLAVOR = {

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from stoilo.learn.backends.local import LocalBackend
     from stoilo.learn.backends.server import ServerBackend
     from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
+    from stoilo.learn.cells.cell import cell
+    from stoilo.learn.cells.group import CellLimits
     from stoilo.learn.coordinator.handing import (
         HandedRun,
         hand_over,
@@ -131,6 +133,8 @@ _HOMES = {
     "backends.local": "LocalBackend",
     "backends.server": "ServerBackend",
     "backends.simulated": "SimulatedBackend SimulatedHost Spell",
+    "cells.cell": "cell",
+    "cells.group": "CellLimits",
     "coordinator.handing": "HandedRun hand_over list_handed take_up",
     "core.assignments": "Assignment assign_duplicate assign_iid",
     "core.data": "Part chain collect scale_pixels split split_by_classes "
@@ -177,7 +181,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split
 
 # fmt: off
 __all__ = [
-    "METHODS", "AdaDelta", "Adagrad", "Adam", "ArrayModel", "Assignment",
+    "METHODS", "AdaDelta", "Adagrad", "Adam", "ArrayModel", "Assignment", "CellLimits",
     "CentredClipping", "Clip", "Compressed", "Conditions", "CoordinateMedian", "Cosine",
     "DPBGDOptions", "DPBGDTrainer", "Delta", "DiLoCoTrainer", "Display",
     "DownpourSettings", "DownpourTrainer", "Epoch", "EpochMetrics", "Estimate",
@@ -192,7 +196,7 @@ __all__ = [
     "StopRule", "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary",
     "TopK", "TorchModel", "TorchOptimizer", "TorchSchedule", "Trained", "Trainer",
     "TrainerOptions", "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB",
-    "WarmUp", "Yogi", "assign_duplicate", "assign_iid", "chain", "collect",
+    "WarmUp", "Yogi", "assign_duplicate", "assign_iid", "cell", "chain", "collect",
     "deal_blocks", "deal_by_key", "draw", "evaluate", "evaluate_on", "export", "fit",
     "hand_over", "import_torchvision", "list_handed", "make_trainer", "number_triples",
     "number_words", "parallel", "parse_columns", "parse_set", "parse_triple",

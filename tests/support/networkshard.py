@@ -45,12 +45,14 @@ class NetworkShard:
         )
         assert self.process.stdout is not None
         self.line = json.loads(self.process.stdout.readline())
-        self.address = self.line["shard"]
+        self.address = next(iter(self.line.values()))
 
     def kill(self) -> None:
         """``kill -9``, and wait for the end."""
         self.process.kill()
-        self.process.communicate()
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
 
     def __enter__(self) -> Self:
         return self

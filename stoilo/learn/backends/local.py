@@ -18,31 +18,31 @@ class LocalBackend(OwnBackend):
     def __init__(self, workers: int = 2) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="learn")
         self._running: dict[str, asyncio.Future[JobEnd]] = {}
-        self._ended: asyncio.Queue[JobEnd] = asyncio.Queue()
+        self._ended: asyncio.Queue[str] = asyncio.Queue()
 
     async def submit(self, job: Job) -> str:
         """Start the job in a thread; its key is its id."""
         if job.key not in self._running:
             loop = asyncio.get_running_loop()
-            work = loop.run_in_executor(self._pool, run_job, job)
+            work = loop.run_in_executor(self._pool, self._run, job)
             self._running[job.key] = work
-            work.add_done_callback(lambda done: self._note(job.key, done))
+            work.add_done_callback(lambda _: self._ended.put_nowait(job.key))
         return job.key
 
-    def _note(self, key: str, done: asyncio.Future[JobEnd]) -> None:
-        if not done.cancelled() and self._running.get(key) is done:
-            self._ended.put_nowait(done.result())
+    def _run(self, job: Job) -> JobEnd:
+        return run_job(job)
 
     async def next(self, wait_s: float | None = None) -> JobEnd | None:
         """Return the next ending, in the order in which jobs end."""
         while self._running:
             try:
                 async with asyncio.timeout(wait_s):
-                    ending = await self._ended.get()
+                    key = await self._ended.get()
             except TimeoutError:
                 return None
-            if self._running.pop(ending.job_id, None) is not None:
-                return ending
+            work = self._running.get(key)
+            if work is not None and work.done():  # else forgotten, perhaps begun again
+                return self._running.pop(key).result()
         return None
 
     async def cancel(self, job_id: str) -> None:

@@ -33,7 +33,7 @@ class CanCommit(_OfGroup, frozen=True, tag="can"):
 
 
 class PreCommit(_OfGroup, frozen=True, tag="pre"):
-    """Say which of these inputs you have not."""
+    """Say which of these inputs you have not; also while the group runs."""
 
     inputs: Annotated[list[str], msgspec.Meta(max_length=4096)]  # digests
 
@@ -122,8 +122,8 @@ class Member:
             case Cancel():
                 self._let_go()
                 return Said("free")
-            case PreCommit(_, inputs) if self.state == "promised":
-                self._awaited = inputs
+            case PreCommit(_, inputs) if self.state in {"promised", "running"}:
+                self._awaited = inputs  # of a group that runs: for what comes next
             case Stage(_, digest, data) if digest in (self._awaited or ()):
                 if content_digest(data) == digest:
                     self._inputs.put(digest, data)

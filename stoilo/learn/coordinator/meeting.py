@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import secrets
 import socket
@@ -11,31 +12,53 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Self, cast
 
-from stoilo.core.errors import StoiloError, UnreachableError
-from stoilo.core.files import write_durably
+from stoilo.core.errors import (
+    DeniedError,
+    StoiloError,
+    TrustError,
+    UnreachableError,
+)
 from stoilo.learn.coordinator.gang import Gang, Inputs, Member, Message, Out, Said
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.network import TokenService
 from stoilo.learn.store.place import ShardPlace
 
+_KEPT_BYTES = 4 << 30  # of staged inputs
 _TICK_S = 0.1
 _PARTING_S = 1.0  # in which a last word is said
 
 
 class Folder(Inputs):
-    """Staged inputs as files of a folder."""
+    """Staged inputs as files of a folder; what was unused for longest goes first.
 
-    def __init__(self, folder: Path) -> None:
+    Nothing is flushed: who reads a file compares its digest.
+    """
+
+    def __init__(self, folder: Path, most_bytes: int = _KEPT_BYTES) -> None:
         super().__init__()
-        self._folder = folder
+        self.folder, self._most_bytes = folder, most_bytes
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def __contains__(self, digest: object) -> bool:
-        return (self._folder / str(digest)).is_file()
+        name = str(digest)
+        if not name.isalnum() or not (self.folder / name).is_file():
+            return False
+        os.utime(self.folder / name)
+        return True
 
     def put(self, digest: str, data: bytes) -> None:
         """Keep an input; its digest was checked."""
-        write_durably(self._folder / digest, data, mode=0o600)
+        path, fresh = self.folder / digest, self.folder / f"{digest}.new"
+        fresh.touch(mode=0o600)
+        fresh.write_bytes(data)
+        fresh.replace(path)
+        kept = [(one, one.stat()) for one in self.folder.iterdir()]
+        kept.sort(key=lambda one: one[1].st_mtime_ns, reverse=True)
+        total = 0
+        for one, found in kept:
+            total += found.st_size
+            if total > self._most_bytes and one != path:
+                one.unlink()
 
 
 class MemberService(TokenService):
@@ -47,26 +70,31 @@ class MemberService(TokenService):
         address: str,
         told: Callable[[str, Sequence[str]], None],
         most_lease_s: float = 60.0,
+        names: tuple[str, ...] = (),
     ) -> None:
-        super().__init__(data, address)
+        super().__init__(data, address, names)
         self.place = self.admit_one()
-        self.member = Member(Folder(data / "inputs"), most_lease_s, told)
+        self.inputs = Folder(data / "inputs")
+        self.member = Member(self.inputs, most_lease_s, told)
         self._lock = threading.Lock()
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
-        while True:
+        while not self._is_closed:
             time.sleep(_TICK_S)
             with self._lock:
                 self.member.pass_time(time.monotonic())
+
+    def hear(self, message: Message) -> Said:
+        """Do what a coordinator asks, and say what came of it."""
+        with self._lock:
+            return self.member.hear(message, time.monotonic())
 
     def talk(self, stream: socket.socket, owner: str) -> None:
         """Answer a coordinator until its stream ends."""
         del owner  # there is one token
         while message := p.receive(stream, Message):
-            with self._lock:
-                said = self.member.hear(cast("Message", message), time.monotonic())
-            p.send_frame(stream, said)
+            p.send_frame(stream, self.hear(cast("Message", message)))
 
 
 class Meeting:
@@ -92,6 +120,7 @@ class Meeting:
         limits = {"lease_s": lease_s, "staging_s": staging_s}
         self._gang = Gang(secrets.token_hex(16), list(places), inputs, **limits)
         self._lease_s, self._watch = lease_s, watch
+        self._fault: StoiloError | None = None  # that waiting does not mend
         self._changed = threading.Condition()
         self._out = {n: queue.SimpleQueue[Message | None]() for n in places}
         self._threads = [
@@ -99,6 +128,11 @@ class Meeting:
             for one in places.items()
         ]
         self._threads.append(threading.Thread(target=self._keep, daemon=True))
+
+    @property
+    def group(self) -> str:
+        """Its name, unique."""
+        return self._gang.group
 
     @property
     def lost(self) -> dict[str, str]:
@@ -111,6 +145,8 @@ class Meeting:
         Raises:
             UnreachableError: ``STO-T037`` naming who is busy, silent or gone; then nobody
                 is reserved, at the latest when the leases have run out.
+            DeniedError: ``STO-R001``, a member does not know the token.
+            TrustError: ``STO-T038``, somebody else is there.
         """
         for one in self._threads:
             one.start()
@@ -122,8 +158,10 @@ class Meeting:
                 self._send(self._gang.pass_time(time.monotonic()))
                 if self._gang.phase != phase:
                     self._watch(phase := self._gang.phase)
-        if phase == "failed":
+        if self._gang.phase == "failed":  # perhaps before it had begun
             self._close()
+            if self._fault is not None:
+                raise self._fault
             why = ", ".join(f"{name} {one}" for name, one in self.lost.items())
             raise UnreachableError("STO-T037", f"the group did not start: {why}")
         return self
@@ -159,6 +197,8 @@ class Meeting:
                     self._hear(name, stream)
         except (OSError, StoiloError) as error:
             with self._changed:
+                if isinstance(error, DeniedError) or type(error) is TrustError:
+                    self._fault = error
                 self._send(self._gang.lose(name, f"is gone ({type(error).__name__})"))
                 self._changed.notify()
 

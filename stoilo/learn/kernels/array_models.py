@@ -153,3 +153,8 @@ def make_logistic_loss(decay=0.01):
         return float(total), {"theta": gradient}
 
     return loss
+
+
+def give(kwargs):
+    """Return the arguments themselves: for cells, whose members have kernels of their own."""
+    return kwargs

@@ -114,8 +114,7 @@ class Client(ABC):
         with self._lock:
             answer = self.exchange(command)
         if isinstance(answer, p.Refused):
-            family = _FAMILIES.get(answer.family, InternalError)
-            raise family(answer.code, answer.message)
+            raise as_error(answer)
         try:
             return cast("T", decode(answer.body, _answer_of(type(command))))
         except TrustError as error:
@@ -256,6 +255,11 @@ class NetworkPeer(Client):
         del kill  # it serves others, too
         if self._connection is not None:
             self._connection.close()
+
+
+def as_error(refused: p.Refused) -> StoiloError:
+    """Return the error that the other side had."""
+    return _FAMILIES.get(refused.family, InternalError)(refused.code, refused.message)
 
 
 @functools.cache

@@ -19,6 +19,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar, cast
@@ -128,7 +129,7 @@ class TokenService:
         self._data = data
         self._tokens: dict[str, str] = {}  # whose → token
         self._strangers = threading.BoundedSemaphore(STRANGERS)
-        self._listener = listen(address)
+        self._listener, self._is_closed = listen(address), False
         try:
             self._listener.listen()
             self._secure(parse_address(address).host, names)
@@ -162,7 +163,12 @@ class TokenService:
     def run(self) -> None:
         """Serve until the listener is closed."""
         while True:
-            stream, _ = self._listener.accept()
+            try:
+                stream, _ = self._listener.accept()
+            except OSError:
+                if self._is_closed:
+                    return
+                raise
             if not self._strangers.acquire(blocking=False):
                 stream.close()
                 continue
@@ -170,6 +176,9 @@ class TokenService:
 
     def close(self) -> None:
         """Take no more streams."""
+        self._is_closed = True
+        with suppress(OSError):  # wakes who waits for one
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def talk(self, stream: socket.socket, owner: str) -> None:
