@@ -13,7 +13,6 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.cells.planning import (
     Layer,
     Level,
-    Plan,
     Rules,
     Stage,
     plan,
@@ -206,3 +205,131 @@ rules = st.builds(
 )
 def test_no_layers_make_it_miss_the_best_plan(layers, level, rules):
     same_as_all(layers, [level], rules)
+
+
+def test_where_copies_are_best_there_is_one_stage_of_all_processes():
+    layers = make_layers(1, 2, 1, output=10**6, weights=100)
+    found = plan(layers, [Level(8, 10**6)])
+    assert found == plan_copies(layers, [Level(8, 10**6)])
+    assert (found.config, found.cuts, found.noam) == ("8", (), 1)
+    assert found.utilisation == 1
+
+
+def test_where_weights_are_many_the_stages_are_a_straight_pipeline():
+    layers = make_layers(1, 1, 1, 1, output=1, weights=10**9, kept=5)
+    found = plan(layers, [Level(4, 10**6)])
+    assert (found.config, found.cuts) == ("1-1-1-1", (1, 2, 3))
+    assert found.depths == (4, 3, 2, 1)
+    assert found.batch_s == 1
+    versions = 10**9 + 5
+    assert found.memory_bytes == (
+        4 * versions,
+        *(n * (versions + 1) for n in (3, 2, 1)),
+    )
+    assert found.traffic_bytes == 6
+
+
+def test_a_heavy_end_on_one_process_begins_with_as_many_batches_as_the_rest_has():
+    layers = [*make_layers(3, 3, output=10), *make_layers(1, output=1, weights=10**9)]
+    found = plan(layers, [Level(7, 10**4)])
+    assert (found.config, found.cuts, found.batch_s) == ("6-1", (2,), 1)
+    assert (found.depths, found.noam) == ((2, 1), 2)
+
+
+def test_straight_pipelines_have_no_replicas():
+    layers = make_layers(1, 2, 1)
+    assert plan(layers, FREE).config == "4"
+    assert plan(layers, FREE, Rules(straight=True)).config == "1-1-1"
+
+
+def test_idle_processes_are_used_where_that_is_wanted():
+    layers = make_layers(1, weights=10**6)
+    assert plan(layers, [Level(2, 1000)]).config == "1"
+    assert plan(layers, [Level(2, 1000)], Rules(fewer=False)).config == "2"
+
+
+def test_adding_up_behind_the_computing_costs_the_sum():
+    layers = make_layers(1, weights=1000)
+    level = Level(2, 2000)  # 4 · 1/2 · 1000 / 2000 = 1 s
+    assert plan_copies(layers, [level]).batch_s == 0.5
+    assert plan_copies(layers, [level], Rules(overlap=False)).batch_s == 1
+
+
+def test_on_two_levels_what_is_many_stays_inside():
+    layers = make_layers(1, 1, 1, 1, output=10**6, weights=10)
+    found = plan(layers, [Level(2, 10**9), Level(2, 10**3)])
+    assert found.config == "4"
+    heavy = [*layers[:2], *make_layers(1, 1, output=10, weights=10**6)]
+    found = plan(heavy, [Level(2, 10**9), Level(2, 10**3)])
+    assert (found.config, found.cuts, found.batch_s) == ("2-2", (3,), 1.5)
+    assert plan(heavy, [Level(4, 10**3)]).config == "1-1"
+
+
+WRONG = [([], FREE), (make_layers(0, 0), FREE), (make_layers(1), []),
+         (make_layers(1), [Level(0)]), (make_layers(1), [Level(2, 0)])]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layers", "levels"), WRONG)
+def test_nothing_to_plan_is_refused(layers, levels):
+    for call in (plan, plan_copies):
+        with pytest.raises(UsageError, match="a plan needs") as caught:
+            call(layers, levels)
+        assert caught.value.code == "STO-T040"
+
+
+# The published table of VGG16 (arXiv 1806.03377): machines, what copies of the whole
+# gained there, and what the pipeline did. Our times are operations, not a measurement; the
+# bandwidth is the one at which copies gain just that.
+
+PUBLISHED = [(4, 1.47, 3.14), (8, 2.35, 7.04), (8, 1.36, 6.98), (16, 3.28, 9.86)]
+
+
+def make_vgg16(batch=32):
+    layers, side, before = [], 224, 3
+    for width, count in [(64, 2), (128, 2), (256, 3), (512, 3), (512, 3)]:
+        for number in range(count):
+            weights, places = 9 * before * width, side * side
+            side //= 2 if number == count - 1 else 1  # the pool belongs to it
+            layers.append(make_part(weights, places, batch, width, side * side))
+            before = width
+    for inputs, width in [(7 * 7 * 512, 4096), (4096, 4096), (4096, 1000)]:
+        layers.append(make_part(inputs * width, 1, batch, width, 1))
+    return layers
+
+
+def make_part(weights, places, batch, width, left):
+    return Layer("", 6e-12 * weights * places * batch, 4 * batch * width * left,
+                 4 * (weights + width))  # fmt: skip
+
+
+def find_bandwidth(layers, machines, gain):
+    low, high = 1.0, 1e15
+    for _ in range(100):
+        middle = math.sqrt(low * high)
+        slow = plan_copies(layers, [Level(machines, middle)]).speedup < gain
+        low, high = (middle, high) if slow else (low, middle)
+    return high
+
+
+def plan_vgg16(machines, gain):
+    layers = make_vgg16()
+    return plan(layers, [Level(machines, find_bandwidth(layers, machines, gain))])
+
+
+def test_vgg16_has_its_published_parameters():
+    assert sum(one.weight_bytes for one in make_vgg16()) == 4 * 138_357_544
+
+
+def test_vgg16_on_eight_machines_is_planned_as_published():
+    for machines, gain, published in PUBLISHED[1:3]:
+        found = plan_vgg16(machines, gain)
+        assert found.config == "7-1"
+        assert 10 <= found.cuts[0] <= 13  # the last convolutions, or what follows them
+        assert found.speedup == pytest.approx(published, rel=0.15)
+
+
+def test_vgg16_on_four_and_sixteen_machines_has_fewer_stages_than_published():
+    four, _, _, sixteen = (plan_vgg16(*row[:2]) for row in PUBLISHED)
+    assert (four.config, sixteen.config) == ("3-1", "15-1")  # 2-1-1 and 9-5-1-1
+    assert four.speedup > PUBLISHED[0][2]
+    assert sixteen.speedup > PUBLISHED[3][2]
