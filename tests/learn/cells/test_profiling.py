@@ -194,9 +194,19 @@ class Words(nn.Module):
         return self.end(found if mask is None else found * mask)
 
 
-def test_of_several_inputs_none_goes_past_the_first_cut_and_no_whole_numbers_go_at_all():
+def test_of_several_inputs_none_goes_past_the_first_cut():
     words = torch.tensor([[1, 2, 80]])
     found = list_layers(Words(), words, torch.ones(1))
+    assert weights_of(found) == [["words.weight"], ["end.weight", "end.bias"]]
+
+
+class Numbers(Words):
+    def forward(self, words):
+        return self.end(self.words(words.clamp(max=8)))
+
+
+def test_whole_numbers_are_never_cut_off_from_their_use():
+    found = list_layers(Numbers(), torch.tensor([[1, 80]]))
     assert weights_of(found) == [["words.weight"], ["end.weight", "end.bias"]]
 
 
