@@ -243,7 +243,7 @@ class _Search:
         return self.costs.time(begin, end), 1, (Stage(begin, end, 1),)
 
 
-def plan(
+def plan_stages(
     layers: Sequence[Layer], levels: Sequence[Level], rules: Rules | None = None
 ) -> Plan:
     """Return the plan with the least time a batch; of equal ones, the one with fewer stages.

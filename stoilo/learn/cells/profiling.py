@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import inspect
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import fx, nn
+from torch.fx.passes.shape_prop import ShapeProp, TensorMetadata
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.cells.planning import Layer
@@ -35,81 +37,39 @@ class Chain(nn.Sequential):
         return inputs[0]
 
 
-class Piece(nn.Module):
-    """A part of a traced module; its parameters have the names they have in the whole.
-
-    Functions that know a mode (``F.dropout(x, p, self.training)``) stay in the one that the
-    module was traced in; layers (``nn.Dropout``) follow ``train()`` and ``eval()``.
-    """
-
-    def __init__(
-        self, whole: nn.Module, nodes: Sequence[fx.Node], takes: fx.Node | None
-    ) -> None:
-        super().__init__()
-        graph, known = fx.Graph(), {}
-        if takes is not None:
-            known[takes] = graph.placeholder(takes.name)
-        for node in nodes:
-            for used in node.all_input_nodes:
-                if used.op == "get_attr" and used not in known:
-                    known[used] = graph.node_copy(used)
-            known[node] = graph.node_copy(node, known.__getitem__)
-        if nodes[-1].op != "output":
-            graph.output(known[nodes[-1]])
-        for node in graph.nodes:
-            if node.op in {"call_module", "get_attr"}:
-                _adopt(self, whole, str(node.target))
-        self._graph = graph
-
-    def forward(self, *inputs: Any) -> Any:  # noqa: ANN401 - what layers take and give
-        """Return the last operation's value."""
-        return fx.Interpreter(self, graph=self._graph).run(*inputs)
-
-
-def _adopt(piece: nn.Module, whole: nn.Module, target: str) -> None:
-    """Put what has this name in the whole module into the piece, under the same name."""
-    *way, last = target.split(".")
-    for name in way:
-        whole = getattr(whole, name)
-        if not hasattr(piece, name):
-            piece.add_module(name, nn.Module())
-        piece = getattr(piece, name)
-    found = getattr(whole, last)
-    if isinstance(found, torch.Tensor) and not isinstance(found, nn.Parameter):
-        piece.register_buffer(last, found)
-    else:
-        setattr(piece, last, found)
-
-
 class _Tracer(fx.Tracer):
-    """Takes a part whose forward cannot be traced as one operation."""
+    """Takes a part that cannot be traced as one operation."""
 
-    def call_module(
-        self,
-        m: nn.Module,
-        forward: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:  # noqa: ANN401 - as torch has it
-        """Trace a part, or forget what came of it and note its call alone."""
-        before, depth = len(self.graph.nodes), len(self.module_stack)
-        try:
-            return super().call_module(m, forward, args, kwargs)
-        except Exception:  # noqa: BLE001 - a stranger's forward that got no numbers
-            for node in [*self.graph.nodes][: before - 1 : -1]:
-                self.graph.erase_node(node)
-            while len(self.module_stack) > depth:
-                self.module_stack.popitem(last=True)
-            return self.create_proxy(
-                "call_module", self.path_of_module(m), args, kwargs
-            )
+    def __init__(self, leaves: dict[nn.Module, bool] | None = None) -> None:
+        super().__init__()
+        self.leaves = {} if leaves is None else leaves
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        """Say so of torch's own layers too."""
+        if m not in self.leaves:
+            usual = super().is_leaf_module(m, module_qualified_name)
+            self.leaves[m] = usual or _find_graph(m, {}, self.leaves) is None
+        return self.leaves[m]
+
+
+def _find_graph(
+    module: nn.Module,
+    given: dict[str, Any],
+    leaves: dict[nn.Module, bool] | None = None,
+) -> fx.Graph | None:
+    try:
+        return _Tracer(leaves).trace(module, concrete_args=given)
+    except Exception:  # noqa: BLE001 - a stranger's forward that gets no numbers
+        return None
 
 
 def list_layers(module: nn.Module, *inputs: Any) -> dict[str, nn.Module]:  # noqa: ANN401
     """Return a module's layers by name, in the order of execution: a chain.
 
     They are the module's own parts, with its own parameters. ``Chain(*layers.values())``
-    computes what the module computes, and stages are chains of neighbours.
+    computes what the module computes, and stages are chains of neighbours. Functions that
+    know a mode (``F.dropout(x, p, self.training)``) keep the one of this call; layers
+    (``nn.Dropout``) follow ``train()`` and ``eval()``.
 
     Args:
         module: in the mode (``train()``) that it is to run in; it is left as it was.
@@ -131,8 +91,11 @@ def list_layers(module: nn.Module, *inputs: Any) -> dict[str, nn.Module]:  # noq
     layers = _join_shared(layers)
     with _undisturbed(module, 1):
         found = _run(module, Chain(*layers.values()), inputs)
-    if not _same(wanted, found):
-        raise _refuse(module, "cannot be cut: its layers in a row give something else")
+    try:
+        torch.testing.assert_close(found, wanted, equal_nan=True)
+    except (AssertionError, TypeError) as error:
+        problem = "cannot be cut: its layers in a row give something else"
+        raise _refuse(module, problem) from error
     return layers
 
 
@@ -144,21 +107,8 @@ def _run(module: nn.Module, chain: nn.Module, inputs: Inputs) -> Any:  # noqa: A
 
 
 def _refuse(module: nn.Module, problem: str) -> UsageError:
-    return UsageError(
-        "STO-T001",
-        f"{type(module).__name__} {problem}",
-        hint="make it an nn.Sequential, or put what depends on values into a part of it",
-    )
-
-
-def _same(one: Any, other: Any) -> bool:  # noqa: ANN401 - what a module gives
-    if isinstance(one, torch.Tensor):
-        return torch.allclose(one, other, equal_nan=True)
-    if isinstance(one, Mapping):
-        return one.keys() == other.keys() and all(_same(one[k], other[k]) for k in one)
-    if isinstance(one, Sequence):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return True
+    hint = "make it an nn.Sequential, or put what depends on values into a part of it"
+    return UsageError("STO-T001", f"{type(module).__name__} {problem}", hint=hint)
 
 
 @contextlib.contextmanager
@@ -178,10 +128,8 @@ def _undisturbed(module: nn.Module, seed: int) -> Iterator[None]:
 
 
 def _take_apart(module: nn.Module, inputs: Inputs) -> dict[str, nn.Module] | None:
-    whole = module.named_modules(remove_duplicate=False)
-    parts: dict[str, nn.Module] | None = {
-        n: one for n, one in whole if n and "." not in n
-    }
+    named = module.named_modules(remove_duplicate=False)
+    parts: dict[str, nn.Module] | None = {n: m for n, m in named if n and "." not in n}
     if type(module).forward is not nn.Sequential.forward:
         layers = _trace(module, inputs)
         if layers is not None:
@@ -241,46 +189,46 @@ def _trace(module: nn.Module, inputs: Inputs) -> dict[str, nn.Module] | None:
     """Return the pieces between the legal cuts of a module's graph, if it has one."""
     rest = [*inspect.signature(module.forward).parameters.values()][len(inputs) :]
     usual = {one.name: one.default for one in rest if one.default is not one.empty}
-    try:
-        graph = _Tracer().trace(module, concrete_args=usual)
-    except Exception:  # noqa: BLE001 - a stranger's forward that got no numbers
+    graph = _find_graph(module, usual)
+    if graph is None:
         return None
-    recorder = _Recorder(module, graph)
-    recorder.run(*inputs)
+    ShapeProp(fx.GraphModule(module, graph)).propagate(*inputs)
     nodes = [node for node in graph.nodes if node.op != "get_attr"]
-    cuts = [*_find_cuts(nodes, recorder.floating), len(nodes) - 1]
-    begins = [0, *(cut + 1 for cut in cuts)]
-    takes = [None, *(nodes[cut] for cut in cuts)]
-    return {
-        nodes[min(cut, len(nodes) - 2)].name: Piece(
-            module, nodes[begin : cut + 1], value
-        )
-        for cut, begin, value in zip(cuts, begins, takes, strict=False)
-    }
+    layers: dict[str, nn.Module] = {}
+    begin, takes = 0, None
+    for cut in (*_find_cuts(nodes), len(nodes) - 1):
+        last = nodes[min(cut, len(nodes) - 2)]  # the last node of all is the output
+        layers[last.name] = _make_piece(module, nodes[begin : cut + 1], takes)
+        begin, takes = cut + 1, last
+    return layers
 
 
-class _Recorder(fx.Interpreter):
-    """Notes which operations give a floating tensor."""
+def _make_piece(
+    module: nn.Module, nodes: Sequence[fx.Node], takes: fx.Node | None
+) -> fx.GraphModule:
+    """Return some operations as a module; parameters have the names they have in the whole."""
+    graph, known = fx.Graph(), {}
+    if takes is not None:
+        known[takes] = graph.placeholder(takes.name)
+    for node in nodes:
+        for used in node.all_input_nodes:
+            if used.op == "get_attr" and used not in known:
+                known[used] = graph.node_copy(used)
+        known[node] = graph.node_copy(node, known.__getitem__)
+    if nodes[-1].op != "output":
+        graph.output(known[nodes[-1]])
+    return fx.GraphModule(module, graph)
 
-    def __init__(self, module: nn.Module, graph: fx.Graph) -> None:
-        super().__init__(module, graph=graph)
-        self.floating: set[fx.Node] = set()
 
-    def run_node(self, n: fx.Node) -> Any:  # noqa: ANN401 - as torch has it
-        """Run an operation and note what it gave."""
-        found = super().run_node(n)
-        if isinstance(found, torch.Tensor) and found.is_floating_point():
-            self.floating.add(n)
-        return found
-
-
-def _find_cuts(nodes: Sequence[fx.Node], floating: set[fx.Node]) -> Iterator[int]:
-    """Yield after which operations nothing but their own tensor goes on."""
+def _find_cuts(nodes: Sequence[fx.Node]) -> Iterator[int]:
+    """Yield after which operations nothing but their own floating tensor goes on."""
     place = {node: number for number, node in enumerate(nodes)}
     furthest = -1  # the last use of what was computed before
     for number, node in enumerate(nodes[:-2]):
         used = max((place[user] for user in node.users), default=-1)
-        if furthest <= number < used and node in floating and node.op != "placeholder":
+        given = node.meta.get("tensor_meta")
+        floating = isinstance(given, TensorMetadata) and given.dtype.is_floating_point
+        if furthest <= number < used and floating and node.op != "placeholder":
             yield number
         furthest = max(furthest, used)
 
@@ -294,12 +242,12 @@ def _join_shared(layers: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
         first = min(shared, default=len(groups))
         joined = {n: one for group in groups[first:] for n, one in group.items()}
         groups[first:] = [joined | {name: layer}]
-    return {
-        "..".join(dict.fromkeys((next(iter(one)), next(reversed(one))))): (
-            Chain(*one.values()) if len(one) > 1 else next(iter(one.values()))
-        )
-        for one in groups
-    }
+    found: dict[str, nn.Module] = {}
+    for one in groups:
+        names = [*one]
+        name = names[0] if len(names) == 1 else f"{names[0]}..{names[-1]}"
+        found[name] = Chain(*one.values()) if len(names) > 1 else one[name]
+    return found
 
 
 def _tensors(*layers: nn.Module) -> set[int]:
@@ -318,40 +266,32 @@ def profile(
     Copies are measured; the layers stay as they are. A layer behind which nothing is trained
     has no backward, and the first one computes no gradient of its input.
     """
-    copies = [
-        *copy.deepcopy(dict(layers)).values()
-    ]  # in one: what is shared stays shared
+    # In one: what is shared stays shared.
+    copies = [*copy.deepcopy(dict(layers)).values()]
+    measure = functools.partial(_measure, clock=clock)
     with torch.random.fork_rng(devices=[]):
-        weighed = [*_weigh(copies, inputs)]
-        measured = [_measure(copies, inputs, clock) for _ in range(warm_up + rounds)]
-    times = [statistics.median(one) for one in zip(*measured[warm_up:], strict=True)]
+        sizes = [*_pass(copies, inputs, _weigh)]
+        times = [[*_pass(copies, inputs, measure)] for _ in range(warm_up + rounds)]
+    medians = map(statistics.median, zip(*times[warm_up:], strict=True))
     return tuple(
-        Layer(name, time_s, *sizes)
-        for name, time_s, sizes in zip(layers, times, weighed, strict=True)
+        Layer(name, time_s, *size)
+        for name, time_s, size in zip(layers, medians, sizes, strict=True)
     )
 
 
-def _measure(
-    layers: Sequence[nn.Module], inputs: Inputs, clock: Callable[[], float]
-) -> list[float]:
-    """Return how long each layer takes for this batch, forward and backward, s."""
-    found = []
+_Found = TypeVar("_Found")
+
+
+def _pass(
+    layers: Sequence[nn.Module],
+    inputs: Inputs,
+    work: Callable[[nn.Module, Inputs], tuple[Any, _Found]],
+) -> Iterator[_Found]:
+    """Send a batch through the layers; yield what `work` finds of each."""
     for layer in layers:
-        inputs = tuple(map(_receive, inputs))
-        begin = clock()
-        output = layer(*inputs)
-        middle = clock()
-        given = [one for one in _leaves(output) if one.requires_grad]
-        wanted = [
-            one for one in (*_leaves(inputs), *layer.parameters()) if one.requires_grad
-        ]
-        above = [torch.ones_like(one) for one in given]
-        start = clock()
-        if given:
-            torch.autograd.grad(given, wanted, above, allow_unused=True)
-        found.append(middle - begin + clock() - start)
+        output, found = work(layer, tuple(map(_receive, inputs)))
         inputs = (output,)
-    return found
+        yield found
 
 
 def _receive(value: Any) -> Any:  # noqa: ANN401 - what layers take
@@ -361,39 +301,47 @@ def _receive(value: Any) -> Any:  # noqa: ANN401 - what layers take
     return value.detach().requires_grad_(value.requires_grad).clone()
 
 
+def _measure(
+    layer: nn.Module, inputs: Inputs, clock: Callable[[], float]
+) -> tuple[Any, float]:
+    """Return a layer's output and how long forward and backward took, s."""
+    begin = clock()
+    output = layer(*inputs)
+    forward_s = clock() - begin
+    given, wanted = (
+        [one for one in tensors if one.requires_grad]
+        for tensors in (_leaves(output), (*_leaves(inputs), *layer.parameters()))
+    )
+    above = [torch.ones_like(one) for one in given]
+    begin = clock()
+    if given:
+        torch.autograd.grad(given, wanted, above, allow_unused=True)
+    return output, forward_s + clock() - begin
+
+
+def _weigh(layer: nn.Module, inputs: Inputs) -> tuple[Any, tuple[int, int, int]]:
+    """Return a layer's output; bytes of it, of what is trained, of what backward keeps."""
+    kept: dict[int, torch.Tensor] = {}  # by address, and held: none is used again
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        return kept.setdefault(tensor.untyped_storage().data_ptr(), tensor)
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, keep):
+        output = layer(*inputs)
+    for one in _leaves(output):
+        keep(one)
+    for one in (*layer.parameters(), *layer.buffers(), *_leaves(inputs)):
+        kept.pop(one.untyped_storage().data_ptr(), None)
+    return output, (
+        sum(one.nbytes for one in _leaves(output)),
+        sum(p.nbytes for p in layer.parameters() if p.requires_grad),
+        sum(one.untyped_storage().nbytes() for one in kept.values()),
+    )
+
+
 def _leaves(value: Any) -> list[torch.Tensor]:  # noqa: ANN401 - what layers give
     found: list[torch.Tensor] = []
     fx.node.map_aggregate(
         value, lambda one: found.append(one) if isinstance(one, torch.Tensor) else None
     )
     return found
-
-
-def _weigh(
-    layers: Sequence[nn.Module], inputs: Inputs
-) -> Iterator[tuple[int, int, int]]:
-    """Yield bytes of each layer's output, of what is trained, and of what backward keeps."""
-    for layer in layers:
-        inputs = tuple(map(_receive, inputs))
-        kept: dict[
-            int, torch.Tensor
-        ] = {}  # by address, held so that none is used again
-
-        def keep(
-            tensor: torch.Tensor, kept: dict[int, torch.Tensor] = kept
-        ) -> torch.Tensor:
-            kept[tensor.untyped_storage().data_ptr()] = tensor
-            return tensor
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
-            output = layer(*inputs)
-        for one in _leaves(output):
-            keep(one.detach())
-        for one in (*layer.parameters(), *layer.buffers(), *_leaves(inputs)):
-            kept.pop(one.untyped_storage().data_ptr(), None)
-        yield (
-            sum(one.nbytes for one in _leaves(output)),
-            sum(p.nbytes for p in layer.parameters() if p.requires_grad),
-            sum(one.untyped_storage().nbytes() for one in kept.values()),
-        )
-        inputs = (output,)

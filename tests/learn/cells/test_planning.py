@@ -15,8 +15,8 @@ from stoilo.learn.cells.planning import (
     Level,
     Rules,
     Stage,
-    plan,
     plan_copies,
+    plan_stages,
 )
 
 FREE = (Level(4),)
@@ -129,9 +129,9 @@ def same_as_all(layers, levels, rules):
     least = find_least(layers, levels, rules)
     if least == math.inf:
         with pytest.raises(UsageError, match="no plan fits"):
-            plan(layers, levels, rules)
+            plan_stages(layers, levels, rules)
         return
-    found = plan(layers, levels, rules)
+    found = plan_stages(layers, levels, rules)
     assert found.batch_s == pytest.approx(least, rel=1e-12)
     assert max(found.memory_bytes) <= rules.memory_bytes
     assert [found.stages[0].begin, *found.cuts] == [
@@ -173,7 +173,7 @@ def make_many(count=100):
 def test_planner_blind_to_activations_would_be_noticed():
     worse = 0
     for layers, levels in make_many():
-        blind = plan([replace(one, output_bytes=0) for one in layers], levels)
+        blind = plan_stages([replace(one, output_bytes=0) for one in layers], levels)
         tree = [((one.begin, one.end), one.replicas) for one in blind.stages]
         real = time_of(tree, 1, layers, levels, Rules())
         worse += real > find_least(layers, levels, Rules()) * 1.001
@@ -181,7 +181,7 @@ def test_planner_blind_to_activations_would_be_noticed():
 
 
 def test_cases_have_plans_of_many_kinds():
-    plans = [plan(layers, levels) for layers, levels in make_many()]
+    plans = [plan_stages(layers, levels) for layers, levels in make_many()]
     assert {len(one.stages) for one in plans} >= {1, 2, 3}
     assert sum(len(p.stages) > 1 and p.processes > len(p.stages) for p in plans) >= 10
 
@@ -209,7 +209,7 @@ def test_no_layers_make_it_miss_the_best_plan(layers, level, rules):
 
 def test_where_copies_are_best_there_is_one_stage_of_all_processes():
     layers = make_layers(1, 2, 1, output=10**6, weights=100)
-    found = plan(layers, [Level(8, 10**6)])
+    found = plan_stages(layers, [Level(8, 10**6)])
     assert found == plan_copies(layers, [Level(8, 10**6)])
     assert (found.config, found.cuts, found.noam) == ("8", (), 1)
     assert found.utilisation == 1
@@ -217,7 +217,7 @@ def test_where_copies_are_best_there_is_one_stage_of_all_processes():
 
 def test_where_weights_are_many_the_stages_are_a_straight_pipeline():
     layers = make_layers(1, 1, 1, 1, output=1, weights=10**9, kept=5)
-    found = plan(layers, [Level(4, 10**6)])
+    found = plan_stages(layers, [Level(4, 10**6)])
     assert (found.config, found.cuts) == ("1-1-1-1", (1, 2, 3))
     assert found.depths == (4, 3, 2, 1)
     assert found.batch_s == 1
@@ -231,21 +231,21 @@ def test_where_weights_are_many_the_stages_are_a_straight_pipeline():
 
 def test_a_heavy_end_on_one_process_begins_with_as_many_batches_as_the_rest_has():
     layers = [*make_layers(3, 3, output=10), *make_layers(1, output=1, weights=10**9)]
-    found = plan(layers, [Level(7, 10**4)])
+    found = plan_stages(layers, [Level(7, 10**4)])
     assert (found.config, found.cuts, found.batch_s) == ("6-1", (2,), 1)
     assert (found.depths, found.noam) == ((2, 1), 2)
 
 
 def test_straight_pipelines_have_no_replicas():
     layers = make_layers(1, 2, 1)
-    assert plan(layers, FREE).config == "4"
-    assert plan(layers, FREE, Rules(straight=True)).config == "1-1-1"
+    assert plan_stages(layers, FREE).config == "4"
+    assert plan_stages(layers, FREE, Rules(straight=True)).config == "1-1-1"
 
 
 def test_idle_processes_are_used_where_that_is_wanted():
     layers = make_layers(1, weights=10**6)
-    assert plan(layers, [Level(2, 1000)]).config == "1"
-    assert plan(layers, [Level(2, 1000)], Rules(fewer=False)).config == "2"
+    assert plan_stages(layers, [Level(2, 1000)]).config == "1"
+    assert plan_stages(layers, [Level(2, 1000)], Rules(fewer=False)).config == "2"
 
 
 def test_adding_up_behind_the_computing_costs_the_sum():
@@ -257,12 +257,12 @@ def test_adding_up_behind_the_computing_costs_the_sum():
 
 def test_on_two_levels_what_is_many_stays_inside():
     layers = make_layers(1, 1, 1, 1, output=10**6, weights=10)
-    found = plan(layers, [Level(2, 10**9), Level(2, 10**3)])
+    found = plan_stages(layers, [Level(2, 10**9), Level(2, 10**3)])
     assert found.config == "4"
     heavy = [*layers[:2], *make_layers(1, 1, output=10, weights=10**6)]
-    found = plan(heavy, [Level(2, 10**9), Level(2, 10**3)])
+    found = plan_stages(heavy, [Level(2, 10**9), Level(2, 10**3)])
     assert (found.config, found.cuts, found.batch_s) == ("2-2", (3,), 1.5)
-    assert plan(heavy, [Level(4, 10**3)]).config == "1-1"
+    assert plan_stages(heavy, [Level(4, 10**3)]).config == "1-1"
 
 
 WRONG = [([], FREE), (make_layers(0, 0), FREE), (make_layers(1), []),
@@ -271,7 +271,7 @@ WRONG = [([], FREE), (make_layers(0, 0), FREE), (make_layers(1), []),
 
 @pytest.mark.parametrize(("layers", "levels"), WRONG)
 def test_nothing_to_plan_is_refused(layers, levels):
-    for call in (plan, plan_copies):
+    for call in (plan_stages, plan_copies):
         with pytest.raises(UsageError, match="a plan needs") as caught:
             call(layers, levels)
         assert caught.value.code == "STO-T040"
@@ -313,7 +313,9 @@ def find_bandwidth(layers, machines, gain):
 
 def plan_vgg16(machines, gain):
     layers = make_vgg16()
-    return plan(layers, [Level(machines, find_bandwidth(layers, machines, gain))])
+    return plan_stages(
+        layers, [Level(machines, find_bandwidth(layers, machines, gain))]
+    )
 
 
 def test_vgg16_has_its_published_parameters():
