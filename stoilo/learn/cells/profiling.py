@@ -131,23 +131,25 @@ def _take_apart(module: nn.Module, inputs: Inputs) -> dict[str, nn.Module] | Non
     named = module.named_modules(remove_duplicate=False)
     parts: dict[str, nn.Module] | None = {n: m for n, m in named if n and "." not in n}
     if type(module).forward is not nn.Sequential.forward:
-        layers = _trace(module, inputs)
-        if layers is not None:
-            return layers
-        parts = _watch(module, inputs)
-        # Who looks at numbers may go another way with others.
-        other = _watch(module, tuple(map(_turn, inputs))) if parts else None
-        if parts and (other is None or [*parts.items()] != [*other.items()]):
-            return None
+        parts = _trace(module, inputs) or _watch(module, inputs)
     if not parts:
         return None
     found: dict[str, nn.Module] = {}
     for name, part in parts.items():
-        inner = _take_apart(part, inputs) if [*part.children()] else None
+        whole = isinstance(part, fx.GraphModule) or not [*part.children()]
+        inner = None if whole else _take_apart(part, inputs)
         for below, layer in (inner or {"": part}).items():
             found[f"{name}.{below}".rstrip(".")] = layer
         inputs = (part(*inputs),)
     return found
+
+
+def _watch(module: nn.Module, inputs: Inputs) -> dict[str, nn.Module] | None:
+    """Return the parts that a module calls, if each takes just what the last one gave."""
+    parts = _note_calls(module, inputs)
+    # Who looks at numbers may go another way with others.
+    other = _note_calls(module, tuple(map(_turn, inputs))) if parts else None
+    return parts if other and [*other.items()] == [*(parts or {}).items()] else None
 
 
 def _turn(value: Any) -> Any:  # noqa: ANN401 - what a module takes
@@ -156,8 +158,7 @@ def _turn(value: Any) -> Any:  # noqa: ANN401 - what a module takes
     return -value if value.is_floating_point() else value.flip(0)
 
 
-def _watch(module: nn.Module, inputs: Inputs) -> dict[str, nn.Module] | None:
-    """Return the parts that a module calls, if each takes just what the last one gave."""
+def _note_calls(module: nn.Module, inputs: Inputs) -> dict[str, nn.Module] | None:
     names = {part: name for name, part in _list_parts(module)}
     calls: list[tuple[nn.Module, Inputs, Any]] = []
     hooks = [
@@ -205,8 +206,13 @@ def _trace(module: nn.Module, inputs: Inputs) -> dict[str, nn.Module] | None:
 
 def _make_piece(
     module: nn.Module, nodes: Sequence[fx.Node], takes: fx.Node | None
-) -> fx.GraphModule:
+) -> nn.Module:
     """Return some operations as a module; parameters have the names they have in the whole."""
+    given = (takes,) if takes else tuple(n for n in nodes if n.op == "placeholder")
+    work = [node for node in nodes if node.op not in {"placeholder", "output"}]
+    only = work[0] if len(work) == 1 else None
+    if only and only.op == "call_module" and not only.kwargs:
+        return module.get_submodule(str(only.target))
     graph, known = fx.Graph(), {}
     if takes is not None:
         known[takes] = graph.placeholder(takes.name)

@@ -40,9 +40,10 @@ class Residual(nn.Module):
         return self.head(self.blocks(self.stem(x)))
 
 
-def weights_of(layers):
+def weights_of(whole, layers):
     """Return the names of each layer's parameters, as the whole module has them."""
-    return [[name for name, _ in one.named_parameters()] for one in layers.values()]
+    names = {id(p): name for name, p in whole.named_parameters()}
+    return [[names[id(p)] for p in one.parameters()] for one in layers.values()]
 
 
 X = torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
@@ -52,7 +53,7 @@ def test_no_cut_lies_inside_a_block_that_is_skipped_over():
     whole = Residual()
     block = [f"blocks.{{}}.{part}.{kind}" for part in ("one", "norm", "two")
              for kind in ("weight", "bias")]  # fmt: skip
-    found = [names for names in weights_of(list_layers(whole, X)) if names]
+    found = [names for names in weights_of(whole, list_layers(whole, X)) if names]
     assert found == [
         ["stem.weight", "stem.bias"],
         [name.format(0) for name in block],
@@ -62,7 +63,8 @@ def test_no_cut_lies_inside_a_block_that_is_skipped_over():
 
 
 def test_without_the_skip_the_block_is_cut():
-    found = weights_of(list_layers(Residual(skip=False), X))
+    whole = Residual(skip=False)
+    found = weights_of(whole, list_layers(whole, X))
     assert ["blocks.0.one.weight", "blocks.0.one.bias"] in found
 
 
@@ -94,8 +96,9 @@ class Tied(nn.Module):
 
 
 def test_both_uses_of_a_shared_parameter_are_in_one_layer():
-    found = list_layers(Tied(), X)
-    assert weights_of(found) == [["0.first.weight", "1.middle.weight"], []]
+    whole = Tied()
+    found = list_layers(whole, X)
+    assert weights_of(whole, found) == [["first.weight", "middle.weight"], []]
     assert next(iter(found)) == "first..last"
     assert len(list_layers(Tied(tied=False), X)) == 5
 
@@ -150,6 +153,45 @@ def test_an_untraceable_module_is_cut_between_parts_called_in_a_row():
     assert torch.equal(Chain(*found.values())(-X), whole(-X))
 
 
+class Squared(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.both = nn.Linear(4, 4), nn.Bilinear(4, 4, 1)
+
+    def forward(self, x):
+        x = self.first(x)
+        return self.both(x, x)
+
+
+def test_a_part_that_takes_one_value_twice_gets_it_from_one_neighbour():
+    whole = Squared()
+    found = list_layers(whole, X)
+    assert len(found) == 2
+    assert torch.equal(Chain(*found.values())(-X), whole(-X))
+
+
+class Text(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.words, self.out = nn.Embedding(9, 8), nn.Linear(8, 9)
+        self.place = nn.Parameter(torch.zeros(3, 8))
+        self.inner = nn.TransformerEncoder(layer, 3, enable_nested_tensor=False)
+
+    def forward(self, x):
+        return self.out(self.inner(self.words(x) + self.place))
+
+
+def test_layers_of_torch_with_layers_inside_are_taken_apart():
+    whole, words = Text(), torch.tensor([[1, 2, 3]])
+    found = list_layers(whole, words)
+    inner = [f"inner.layers.{number}" for number in range(3)]
+    assert list(found) == ["words", "add", *inner, "out"]
+    assert weights_of(whole, found)[:2] == [["words.weight"], ["place"]]
+    mine, theirs = (gradients(whole, one, words) for one in (found.values(), [whole]))
+    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+
+
 REFUSED = [
     (InARow(Odd(), Odd(), then=torch.tanh), "cannot be cut"),
     (InARow(Odd(), nn.Linear(4, 4), then=lambda x: x.mul_(2)), "something else"),
@@ -195,9 +237,9 @@ class Words(nn.Module):
 
 
 def test_of_several_inputs_none_goes_past_the_first_cut():
-    words = torch.tensor([[1, 2, 80]])
-    found = list_layers(Words(), words, torch.ones(1))
-    assert weights_of(found) == [["words.weight"], ["end.weight", "end.bias"]]
+    whole, words = Words(), torch.tensor([[1, 2, 80]])
+    found = list_layers(whole, words, torch.ones(1))
+    assert weights_of(whole, found) == [["words.weight"], ["end.weight", "end.bias"]]
 
 
 class Numbers(Words):
@@ -206,8 +248,9 @@ class Numbers(Words):
 
 
 def test_whole_numbers_are_never_cut_off_from_their_use():
-    found = list_layers(Numbers(), torch.tensor([[1, 80]]))
-    assert weights_of(found) == [["words.weight"], ["end.weight", "end.bias"]]
+    whole = Numbers()
+    found = list_layers(whole, torch.tensor([[1, 80]]))
+    assert weights_of(whole, found) == [["words.weight"], ["end.weight", "end.bias"]]
 
 
 def test_the_module_and_the_draws_of_its_owner_stay_as_they_were():
