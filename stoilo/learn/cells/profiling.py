@@ -81,7 +81,7 @@ def list_layers(module: nn.Module, *inputs: Any) -> dict[str, nn.Module]:  # noq
     with _undisturbed(module, 1):
         wanted = _run(module, module, inputs)
     with _undisturbed(module, 2):  # other numbers: none that were drawn may stay
-        layers = _take_apart(module, inputs)
+        layers = _take_apart(module, tuple(map(_receive, inputs)))
     if layers is None:
         raise _refuse(
             module,
@@ -101,7 +101,7 @@ def list_layers(module: nn.Module, *inputs: Any) -> dict[str, nn.Module]:  # noq
 
 def _run(module: nn.Module, chain: nn.Module, inputs: Inputs) -> Any:  # noqa: ANN401
     try:
-        return chain(*inputs)
+        return chain(*map(_receive, inputs))  # an operation in place may come first
     except Exception as error:  # a stranger's forward
         raise _refuse(module, f"does not run on this batch: {error}") from error
 
@@ -211,7 +211,7 @@ def _make_piece(
     given = (takes,) if takes else tuple(n for n in nodes if n.op == "placeholder")
     work = [node for node in nodes if node.op not in {"placeholder", "output"}]
     only = work[0] if len(work) == 1 else None
-    if only and only.op == "call_module" and not only.kwargs:
+    if only and only.op == "call_module" and only.args == given and not only.kwargs:
         return module.get_submodule(str(only.target))
     graph, known = fx.Graph(), {}
     if takes is not None:

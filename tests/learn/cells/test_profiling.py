@@ -265,6 +265,17 @@ def test_the_module_and_the_draws_of_its_owner_stay_as_they_were():
     assert all(p.grad is None for p in module.parameters())
 
 
+class Doubled(nn.Module):
+    def forward(self, x):
+        return x.mul_(2)
+
+
+def test_a_batch_that_is_written_to_stays_the_callers():
+    x = X.clone()
+    profile(list_layers(nn.Sequential(Doubled(), nn.Linear(4, 1)), x), x, rounds=1)
+    assert torch.equal(x, X)
+
+
 NOW = [0.0]
 
 
