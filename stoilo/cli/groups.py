@@ -35,6 +35,7 @@ PACKAGES = {
         "uvicorn",
     ),
     "web": ("jinja2",),
+    "learn": ("PIL", "safetensors", "torch"),  # and numpy, which executor has
 }
 
 
@@ -165,6 +166,7 @@ def boinc() -> None:
 _LEARN = {
     "shard": ("learn", "Serve a shard of the parameter store."),
     "cell": ("learn", "Be a member of a cell: machines that execute orders together."),
+    "plan": ("learn", "Cut a model into stages of a pipeline."),
     "coordinator": ("coordinator", "Go on with trainings whose trainers are away."),
 }
 

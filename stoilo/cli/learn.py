@@ -1,21 +1,34 @@
-"""`stoilo learn shard` and `cell`: serve trainings until told to stop."""
+"""`stoilo learn shard`, `cell` and `plan`: what trainings need beside a project."""
 
 from __future__ import annotations
 
+import importlib
 import json
+import math
 import resource
 import signal
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from stoilo.cli.output import FOLDER, JSON
+from stoilo.cli.output import FOLDER, JSON, render_table, say
 from stoilo.core.errors import UsageError
 from stoilo.core.listen import parse_address
 from stoilo.learn.cells.member import CellMember, check_private
+from stoilo.learn.cells.planning import (
+    Level,
+    Plan,
+    Rules,
+    plan_copies,
+    plan_stages,
+)
 from stoilo.learn.store.network import ShardService
 from stoilo.learn.store.place import CONNECTION_FILE
+
+if TYPE_CHECKING:
+    from torch import nn
 
 
 @click.command()
@@ -118,3 +131,112 @@ def _serve(what: str, service: ShardService | CellMember, data: Path) -> None:
         service.run()
     finally:
         service.close()
+
+
+_GBIT, _GIB = 1e9 / 8, 2**30
+
+
+@click.command()
+@click.argument("model")
+@click.option("--machines", default=2, show_default=True)
+@click.option("--processes", default=1, show_default=True, help="Of each machine.")
+@click.option(
+    "--bandwidth", default=1.0, show_default=True, help="Between machines, Gbit/s."
+)
+@click.option(
+    "--inside", default=100.0, show_default=True, help="Bandwidth inside one, Gbit/s."
+)
+@click.option("--memory", default=math.inf, help="Of a process, GiB.")
+@click.option("--straight", is_flag=True, help="No stage has replicas.")
+@click.option("--no-overlap", is_flag=True, help="Gradients are added up afterwards.")
+@click.option("--threads", default=1, show_default=True, help="Of a process.")
+@JSON
+def plan(
+    model: str,
+    *,
+    machines: int,
+    processes: int,
+    bandwidth: float,
+    inside: float,
+    memory: float,
+    straight: bool,
+    no_overlap: bool,
+    threads: int,
+    as_json: bool,
+) -> None:
+    """Measure MODEL's layers here and say how to cut it into stages of a pipeline.
+
+    MODEL is FILE.py:NAME or MODULE:NAME of a pair, or of a function that returns one: a
+    torch module and a batch for it. Your file is run here, as if you had imported it.
+
+    Example: stoilo learn plan net.py:make --machines 8 --bandwidth 10
+    """
+    # Torch is loaded by who profiles, not by who serves a shard.
+    import torch  # noqa: PLC0415
+
+    from stoilo.learn.cells.profiling import list_layers, profile  # noqa: PLC0415
+
+    torch.set_num_threads(threads)
+    module, batch = _read_pair(model)
+    layers = profile(list_layers(module, *batch), *batch)
+    levels = Level(processes, inside * _GBIT), Level(machines, bandwidth * _GBIT)
+    rules = Rules(memory * _GIB, overlap=not no_overlap, straight=straight)
+    made = plan_stages(layers, levels, rules)
+    copies = plan_copies(layers, levels, rules)
+    record = {"plan": _list_figures(made), "copies": _list_figures(copies)}
+    say({"layers": layers, **record}, _render_plans(made, copies), as_json=as_json)
+
+
+def _read_pair(named: str) -> tuple[nn.Module, tuple[Any, ...]]:
+    """Return module and batch: runs the researcher's own file, on his own machine.
+
+    Raises:
+        UsageError: ``STO-U004``: it cannot be loaded; ``STO-T001``: it is no such pair.
+    """
+    place, _, name = named.rpartition(":")
+    path = Path(place)
+    is_file = path.suffix == ".py"
+    # As Python does with a script: its neighbours can be imported.
+    sys.path.insert(0, str(path.absolute().parent if is_file else Path.cwd()))
+    try:
+        found = getattr(importlib.import_module(path.stem if is_file else place), name)
+        found = (
+            found if hasattr(found, "parameters") or not callable(found) else found()
+        )
+    except Exception as error:  # whatever a file of the caller's raises
+        why = f"{type(error).__name__}: {error}"
+        raise UsageError("STO-U004", f"{named} cannot be loaded: {why}") from error
+    match found:
+        case (module, batch) if hasattr(module, "parameters"):
+            return module, batch if isinstance(batch, tuple) else (batch,)
+    raise UsageError("STO-T001", f"{named} is no pair of a torch module and a batch")
+
+
+def _list_figures(plan: Plan) -> dict[str, object]:
+    names = (
+        "config stages batch_s speedup utilisation depths memory_bytes traffic_bytes"
+    )
+    return {name: getattr(plan, name) for name in names.split()}
+
+
+def _render_plans(made: Plan, copies: Plan) -> str:
+    """Return tables of layers, of stages, and of both ways to train."""
+    layers, stages, both = (
+        ["layer ms output_MB weights_MB kept_MB"],
+        ["stage from to replicas versions MB_a_process"],
+        ["- replicas ms_a_batch times_one utilisation MB_a_process MB_sent_a_batch"],
+    )
+    for layer in made.layers:
+        sizes = layer.output_bytes, layer.weight_bytes, layer.kept_bytes
+        columns = " ".join(f"{size / 1e6:.3f}" for size in sizes)
+        layers.append(f"{layer.name} {layer.time_s * 1e3:.3f} {columns}")
+    for number, stage in enumerate(made.stages):
+        ends = f"{made.layers[stage.begin].name} {made.layers[stage.end - 1].name}"
+        held = f"{made.depths[number]} {made.memory_bytes[number] / 1e6:.3f}"
+        stages.append(f"{number} {ends} {stage.replicas} {held}")
+    for name, one in (("plan", made), ("copies", copies)):
+        pace = f"{one.batch_s * 1e3:.3f} {one.speedup:.2f} {one.utilisation:.3f}"
+        held = f"{max(one.memory_bytes) / 1e6:.3f} {one.traffic_bytes / 1e6:.3f}"
+        both.append(f"{name} {one.config} {pace} {held}")
+    tables = ([line.split() for line in table] for table in (layers, stages, both))
+    return "\n\n".join(map(render_table, tables))

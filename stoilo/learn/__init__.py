@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from stoilo.learn.core.exporting import export
     from stoilo.learn.core.lazy import LazyPart
     from stoilo.learn.core.models import ArrayModel, TorchModel
+    from stoilo.learn.core.picture import draw
     from stoilo.learn.core.text_files import (
         deal_blocks,
         deal_by_key,
@@ -127,7 +128,7 @@ if TYPE_CHECKING:
     from stoilo.learn.trainers.progress import Conditions, Display, Estimate
     from stoilo.learn.trainers.reclaiming import reclaim
     from stoilo.learn.trainers.trainer import Trainer
-    from stoilo.learn.trainers.watching import MLflow, Page, TensorBoard, WandB, draw
+    from stoilo.learn.trainers.watching import MLflow, Page, TensorBoard, WandB
 
 _HOMES = {
     "backends.local": "LocalBackend",
@@ -142,6 +143,7 @@ _HOMES = {
     "core.exporting": "export",
     "core.lazy": "LazyPart",
     "core.models": "ArrayModel TorchModel",
+    "core.picture": "draw",
     "core.text_files": "deal_blocks deal_by_key number_triples number_words "
     "parse_columns parse_set parse_triple parse_vector read_lines split_lines",
     "core.vision": "import_torchvision",
@@ -175,7 +177,7 @@ _HOMES = {
     "trainers.progress": "Conditions Display Estimate",
     "trainers.reclaiming": "reclaim",
     "trainers.trainer": "Trainer",
-    "trainers.watching": "MLflow Page TensorBoard WandB draw",
+    "trainers.watching": "MLflow Page TensorBoard WandB",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -49,7 +49,12 @@ EXPECTED = {
         "\nprivate: 1",
         "\nternary: True",
     ],
-    "howto/watch-a-training.md": ["page: ['run.html', 'run.svg']"],
+    "howto/watch-a-training.md": ["page: ['run.html', 'run.png', 'run.svg']"],
+    "howto/plan-a-pipeline.md": [
+        "layers: 0 1 2 3",
+        "\nsame: True True",
+        "\ncopies are slower: True",
+    ],
     "howto/export-a-model.md": ["files: ['model-00001-of-00002", "\nsame: True"],
     "howto/prepare-training-data.md": [
         "parts: True",

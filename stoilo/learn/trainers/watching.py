@@ -10,6 +10,7 @@ import html
 import importlib
 import math
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.core.picture import SIZE, find_pillow, paint_png, plot, render_svg
 
 if TYPE_CHECKING:
     from stoilo.learn.core.orders import Update
@@ -188,21 +190,33 @@ class Page(Numbers):
     """A page that shows the training in a browser, and loads itself again.
 
     It is one file, written anew after each version and put in place at once: open it from
-    the disk, or let any web server show its folder. Beside it lies the plot alone as SVG.
+    the disk, or let any web server show its folder. Beside it lies the plot alone as SVG
+    and as PNG.
 
     Args:
         file: the page, ``run.html``; its folder exists.
         title: of the page.
-        refresh_s: how often a browser looks again, s.
+        refresh_s: how often a browser looks again, s; the PNG is as old at most, and new
+            at an epoch's end.
+        clock: s.
+
+    Raises:
+        UsageError: ``STO-U002``: pillow is missing.
     """
 
     def __init__(
-        self, file: str | Path, title: str = "Training", refresh_s: int = 5
+        self,
+        file: str | Path,
+        title: str = "Training",
+        refresh_s: int = 5,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__()
+        find_pillow()  # here, not in the middle of a training
         self.file, self.title, self.refresh_s = Path(file), title, refresh_s
         self.curves: dict[str, list[tuple[float, float]]] = {}
         self._newest: dict[str, float] = {}
+        self._clock, self._next_s = clock, -math.inf
 
     def log(self, row: Mapping[str, float], version: int) -> None:
         """Add the row to the curves, and write page and plot."""
@@ -210,11 +224,16 @@ class Page(Numbers):
         for name in ("loss", "held_out/loss"):
             if name in row:
                 self.curves.setdefault(name, []).append((version, row[name]))
-        plot = draw(self.curves, across="versions")
-        _put(self.file.with_suffix(".svg"), plot)
-        _put(self.file, self._render(plot))
+        shapes = plot(self.curves, across="versions")
+        drawn = render_svg(shapes, *SIZE)
+        _put(self.file.with_suffix(".svg"), drawn.encode())
+        _put(self.file, self._render(drawn).encode())
+        # Painting takes longer than a fast step; nobody looks more often than this.
+        if "epoch/number" in row or self._clock() >= self._next_s:
+            _put(self.file.with_suffix(".png"), paint_png(shapes, *SIZE))
+            self._next_s = self._clock() + self.refresh_s
 
-    def _render(self, plot: str) -> str:
+    def _render(self, drawn: str) -> str:
         title = html.escape(self.title)
         rows = "\n".join(
             f"<tr><th>{html.escape(name)}</th><td>{value:.6g}</td></tr>"
@@ -225,95 +244,12 @@ class Page(Numbers):
             f'<meta http-equiv="refresh" content="{self.refresh_s}">'
             f"<title>{title}</title><style>body{{font-family:sans-serif;max-width:60em;"
             "margin:auto}th{text-align:left;padding-right:2em}</style>"
-            f"<h1>{title}</h1>\n{plot}\n<table>\n{rows}\n</table></html>\n"
+            f"<h1>{title}</h1>\n{drawn}\n<table>\n{rows}\n</table></html>\n"
         )
 
 
-def _put(file: Path, text: str) -> None:
+def _put(file: Path, data: bytes) -> None:
     # Never half a page: who loads it meanwhile sees the one before.
     fresh = file.with_name(f".{file.name}.new")
-    fresh.write_text(text, encoding="utf-8")
+    fresh.write_bytes(data)
     fresh.replace(file)
-
-
-_COLOURS = ("#06c", "#c60", "#283", "#a2a", "#555")
-_WIDTH, _HEIGHT, _LEFT, _TOP = 500, 300, 60, 20
-
-
-def draw(
-    curves: Mapping[str, Sequence[tuple[float, float]]],
-    across: str = "",
-    marks: Mapping[str, tuple[float, float]] | None = None,
-) -> str:
-    """Return an SVG of curves, name → points; of points that are not finite, none.
-
-    Args:
-        curves: in the order of their colours.
-        across: what the first number of a point counts.
-        marks: single points with their names, shown as crosses.
-    """
-    finite = {
-        name: [(x, y) for x, y in points if math.isfinite(x) and math.isfinite(y)]
-        for name, points in curves.items()
-    }
-    known = [p for points in (*finite.values(), (marks or {}).values()) for p in points]
-    place = _Plane(known or [(0.0, 0.0)])
-    return "\n".join(
-        [
-            '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 500 330" font-size="12">',
-            f'<path d="M{_LEFT} {_TOP}V{_HEIGHT}H{_WIDTH}" fill="none" stroke="#888"/>',
-            *place.label(across),
-            *(
-                _line(place, number, name, points)
-                for number, (name, points) in enumerate(finite.items())
-            ),
-            *(_cross(place(*point), name) for name, point in (marks or {}).items()),
-            "</svg>\n",
-        ]
-    )
-
-
-class _Plane:
-    """Where a point lies in the picture."""
-
-    def __init__(self, points: Iterable[tuple[float, float]]) -> None:
-        xs, ys = zip(*points, strict=True)
-        self.left, self.right = min(0.0, *xs), max(xs)
-        self.low, self.high = min(0.0, *ys), max(ys)
-
-    def __call__(self, x: float, y: float) -> tuple[float, float]:
-        across = (x - self.left) / ((self.right - self.left) or 1.0)
-        up = (y - self.low) / ((self.high - self.low) or 1.0)
-        return _LEFT + (_WIDTH - _LEFT) * across, _HEIGHT - (_HEIGHT - _TOP) * up
-
-    def label(self, across: str) -> list[str]:
-        """Return the numbers at the axes."""
-        steps = [
-            self.low + (self.high - self.low) * quarter / 4 for quarter in range(5)
-        ]
-        found = [
-            f'<text x="4" y="{self(self.left, y)[1] + 4:.0f}">{y:.4g}</text>'
-            for y in steps
-        ]
-        text = html.escape(f"{self.right:.4g} {across}")
-        return [*found, f'<text x="{_WIDTH}" y="320" text-anchor="end">{text}</text>']
-
-
-def _line(
-    place: _Plane, number: int, name: str, points: Sequence[tuple[float, float]]
-) -> str:
-    colour = _COLOURS[number % len(_COLOURS)]
-    corners = " ".join("{:.1f},{:.1f}".format(*place(*point)) for point in points)
-    text = f'<text x="{_LEFT + 10 + 110 * number}" y="14" fill="{colour}">'
-    return (
-        f'<polyline points="{corners}" fill="none" stroke="{colour}" stroke-width="2"/>'
-        f"{text}{html.escape(name)}</text>"
-    )
-
-
-def _cross(at: tuple[float, float], name: str) -> str:
-    x, y = at
-    return (
-        f'<path d="M{x - 5:.1f} {y:.1f}h10m-5 -5v10" stroke="#c00"/><text x="{x - 8:.1f}"'
-        f' y="{y - 8:.1f}" text-anchor="end" fill="#c00">{html.escape(name)}</text>'
-    )

@@ -166,7 +166,26 @@ async def test_page_shows_the_newest_numbers_and_both_curves(tmp_path):
     assert f"{trained.epochs[-1].held_out.loss:.6g}</td>" in text
     plot = read_plot((tmp_path / "run.svg").read_text())
     assert len(plot.findall(f"{SVG}polyline")) == 2
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["run.html", "run.svg"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "run.html", "run.png", "run.svg",
+    ]  # fmt: skip
+
+
+def read_pngs(folder, page, epochs):
+    """Return the PNG after each of some versions."""
+    found = []
+    for version in range(1, 5):
+        page.log({"loss": 1 / version} | epochs.get(version, {}), version)
+        found.append((folder / "run.png").read_bytes())
+    return found
+
+
+def test_page_paints_as_often_as_it_is_looked_at_and_at_an_epochs_end(tmp_path):
+    times = iter([0, 0, 4, 5, 5, 6, 6])
+    page = Page(tmp_path / "run.html", clock=lambda: next(times))
+    one, two, three, four = read_pngs(tmp_path, page, {4: {"epoch/number": 1}})
+    assert one == two
+    assert len({one, three, four}) == 3
 
 
 def test_plot_places_points_between_the_axes():
