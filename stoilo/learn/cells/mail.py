@@ -8,8 +8,9 @@ for as long as the group allows.
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -147,51 +148,38 @@ class Mail:
         """Return the sums over all replicas of a stage, which all call it: the same bits.
 
         Each adds up one share of the numbers, in the order of ranks, and tells the others:
-        ``2 (m - 1) / m`` of the numbers go out, of which m is how many replicas there are.
+        of m replicas each sends ``2 (m - 1) / m`` of the numbers.
         """
-        found = dict(tensors)
-        for kind in dict.fromkeys(one.dtype for one in tensors.values()):
-            names = [name for name, one in tensors.items() if one.dtype == kind]
-            flat = torch.cat([tensors[name].flatten() for name in names])
-            whole = self._add_flat(flat, ranks, number)
-            start = 0
-            for name in names:
-                part = whole[start : start + tensors[name].numel()]
-                found[name] = part.view_as(tensors[name]).clone()
-                start += part.numel()
-        return found
-
-    def _add_flat(self, flat: Tensor, ranks: range, number: int) -> Tensor:
-        mine = self.links.rank - ranks.start
+        flat = torch.cat([one.flatten() for one in tensors.values()])
         # gloo sends no empty message: at least one number each.
         fill = flat.new_zeros(max(len(ranks) - flat.numel(), 0))
         shares = list(torch.cat([flat, fill]).tensor_split(len(ranks)))
-        came = self._exchange(
-            ranks, number, lambda at: shares[at], lambda _: shares[mine]
-        )
-        came[mine] = shares[mine]
+        own = [shares[self.links.rank - ranks.start]] * len(ranks)
+        came = self._exchange(ranks, number, shares, own)
         total = came[0].clone()
-        for at in range(1, len(ranks)):
-            total += came[at]
-        told = self._exchange(ranks, number, lambda _: total, lambda at: shares[at])
-        told[mine] = total
-        return torch.cat([told[at] for at in range(len(ranks))])[: flat.numel()]
+        for one in came[1:]:
+            total += one
+        told = self._exchange(ranks, number, [total] * len(ranks), shares)
+        parts = iter(torch.cat(told).tensor_split(_ends(tensors)))
+        return {
+            name: next(parts).view_as(one).to(one.dtype, copy=True)
+            for name, one in tensors.items()
+        }
 
     def _exchange(
-        self,
-        ranks: range,
-        number: int,
-        give: Callable[[int], Tensor],
-        like: Callable[[int], Tensor],
-    ) -> dict[int, Tensor]:
-        """Give each other replica something and return what each gave, by replica."""
-        others = [at for at, rank in enumerate(ranks) if rank != self.links.rank]
-        into = {at: torch.empty_like(like(at)) for at in others}
-        works = [self._post(into[at], ranks[at], _SHARE, number) for at in others]
-        for at in others:
-            whole = give(at).contiguous()
-            group, tag = self.links.group, _tag(_SHARE, number)
-            works.append(dist.isend(whole, group=group, group_dst=ranks[at], tag=tag))
+        self, ranks: range, number: int, given: list[Tensor], like: list[Tensor]
+    ) -> list[Tensor]:
+        """Give each replica something and return what each gave, in forms like these."""
+        group, tag = self.links.group, _tag(_SHARE, number)
+        into = [torch.empty_like(one) for one in like]
+        works: list[Any] = []
+        for rank, one, came in zip(ranks, given, into, strict=True):
+            if rank == self.links.rank:
+                came.copy_(one)
+                continue
+            works.append(dist.irecv(came, group=group, group_src=rank, tag=tag))
+            whole = one.contiguous()
+            works.append(dist.isend(whole, group=group, group_dst=rank, tag=tag))
         for work in works:
             work.wait()
         return into
@@ -227,6 +215,10 @@ class Mail:
             self._post(into, giver, _RESULT, 1).wait()
             found.append(load(into.numpy().tobytes()))
         return found
+
+
+def _ends(tensors: Mapping[str, Tensor]) -> list[int]:
+    return list(itertools.accumulate(one.numel() for one in tensors.values()))
 
 
 def _tag(kind: int, number: int) -> int:

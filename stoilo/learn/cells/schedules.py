@@ -2,7 +2,7 @@
 
 A pipeline has stages of consecutive layers; stage s may have several replicas, and batch b
 goes to replica ``b mod m`` there, forward and backward. Each member's order is fixed before
-anything runs, so nobody asks anybody, and a simulation is exact. Members are numbered stage
+anything runs, so nobody asks anybody. Members are numbered stage
 by stage. Sources: PipeDream (SOSP 2019) for 1F1B without flush and 1F1B-RR, GPipe (2019).
 """
 
@@ -120,34 +120,30 @@ def _order(
     stage, replica = places.find(rank)
     span, width = span_of(places, stage, flush), places.replicas[stage]
     depth = {NAIVE: 1, GPIPE: batches}.get(schedule, places.depth(stage))
-    mine = range(replica, batches, width)
-    if not flush:
-        yield from _with_updates(_line_up(mine, depth), span)
-        last = (batches - 1) // span
-        if batches and last not in {batch // span for batch in mine}:
-            yield Op("U", last)  # the others', for which there is no batch here
-        return
-    for group in range(-(-batches // flush)):
-        here = [b for b in mine if b // flush == group]
-        yield from _line_up(here, depth)
-        yield Op("U", group)
+    size = flush or batches or 1
+    for start in range(0, batches, size):
+        end = min(start + size, batches)
+        mine = range(start + (replica - start) % width, end, width)
+        yield from _line_up(mine, depth, 0 if flush else span)
+        last = (end - 1) // span
+        if flush or not mine or mine[-1] // span < last:
+            # All of a flush's; or the others', for which there is no batch here.
+            yield Op("U", last)
 
 
-def _line_up(batches: Sequence[int], depth: int) -> Iterator[Op]:
-    """Yield forwards and backwards, never more than `depth` batches between them."""
-    for count, batch in enumerate(batches, 1):
-        yield Op("F", batch)
+def _line_up(batches: Sequence[int], depth: int, span: int) -> Iterator[Op]:
+    """Yield forwards and backwards, never more than `depth` batches between them.
+
+    After each backward comes the update of its batch's group, where `span` is not 0.
+    """
+    for count in range(1, len(batches) + depth):
+        if count <= len(batches):
+            yield Op("F", batches[count - 1])
         if count >= depth:
-            yield Op("B", batches[count - depth])
-    for batch in batches[max(len(batches) - depth + 1, 0) :]:
-        yield Op("B", batch)
-
-
-def _with_updates(ops: Iterable[Op], span: int) -> Iterator[Op]:
-    for op in ops:
-        yield op
-        if op.kind == "B":
-            yield Op("U", op.number // span)
+            done = batches[count - depth]
+            yield Op("B", done)
+            if span:
+                yield Op("U", done // span)
 
 
 def versions_met(ops: Sequence[Op]) -> dict[int, int]:
@@ -169,12 +165,6 @@ def input_versions(
     return {batch: made * first // own for batch, made in met.items()}
 
 
-def most_in_flight(ops: Sequence[Op]) -> int:
-    """Return how many batches a member has at most between forward and backward."""
-    steps = {"F": 1, "B": -1, "U": 0}
-    return max(itertools.accumulate(steps[op.kind] for op in ops), default=0)
-
-
 def leave_out(ops: Sequence[Op], before: int, span: int) -> tuple[Op, ...]:
     """Return what is left to do when all batches before one are done at every stage.
 
@@ -185,70 +175,6 @@ def leave_out(ops: Sequence[Op], before: int, span: int) -> tuple[Op, ...]:
     """
     first = {"F": before, "B": before, "U": before // span}
     return tuple(op for op in ops if op.number >= first[op.kind])
-
-
-def simulate(
-    orders: Sequence[Sequence[Op]],
-    places: Places,
-    forward_s: float = 1.0,
-    backward_s: float = 2.0,
-) -> list[Span]:
-    """Return what happens when: operations take so long each, messages and updates nothing.
-
-    Raises:
-        UsageError: ``STO-T040`` when the members wait for each other.
-    """
-    going = _Simulation(orders, places, {"F": forward_s, "B": backward_s, "U": 0.0})
-    while any([going.advance(rank) for rank in range(places.members)]):  # noqa: C419 - all
-        pass
-    if any(done < len(ops) for done, ops in zip(going.at, orders, strict=True)):
-        raise UsageError("STO-T040", "the members of the pipeline wait for each other")
-    return going.spans
-
-
-class _Simulation:
-    def __init__(
-        self, orders: Sequence[Sequence[Op]], places: Places, takes: dict[str, float]
-    ) -> None:
-        self._orders, self._places, self._takes = orders, places, takes
-        self._clocks = [0.0] * places.members
-        self._ended: dict[tuple[str, int, int], float] = {}  # kind, stage, number
-        # By stage and update: who came to it, and when
-        self._came: dict[tuple[int, int], dict[int, float]] = {}
-        self.at = [0] * places.members  # how many operations of each are done
-        self.spans: list[Span] = []
-
-    def advance(self, rank: int) -> bool:
-        """Do what a member can do now; return whether that was anything."""
-        begun, stage = self.at[rank], self._places.find(rank)[0]
-        for op in self._orders[rank][begun:]:
-            begin = self._find_begin(rank, stage, op)
-            if begin is None:
-                break
-            self._do(rank, stage, op, begin)
-        return self.at[rank] > begun
-
-    def _find_begin(self, rank: int, stage: int, op: Op) -> float | None:
-        if op.kind == "U":
-            came = self._came.setdefault((stage, op.number), {})
-            came[rank] = self._clocks[rank]
-            all_came = len(came) == self._places.replicas[stage]
-            return max(came.values()) if all_came else None
-        giver = stage - 1 if op.kind == "F" else stage + 1
-        if not 0 <= giver < len(self._places.replicas):
-            return self._clocks[rank]
-        given = self._ended.get((op.kind, giver, op.number))
-        return None if given is None else max(given, self._clocks[rank])
-
-    def _do(self, rank: int, stage: int, op: Op, begin: float) -> None:
-        end = begin + self._takes[op.kind]
-        kind = "sync" if op.kind == "U" else op.kind
-        if begin > self._clocks[rank]:
-            wait = Span(rank, "wait", op.number, self._clocks[rank], begin)
-            self.spans.append(wait)
-        self.spans.append(Span(rank, kind, op.number, begin, end))
-        self._clocks[rank] = self._ended[op.kind, stage, op.number] = end
-        self.at[rank] += 1
 
 
 def utilisation(spans: Iterable[Span]) -> float:

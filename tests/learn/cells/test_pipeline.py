@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import signal
-import time
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 
-from stoilo.learn.cells.pipeline import Pipeline
+from stoilo.core.errors import UsageError
+from stoilo.learn.cells.pipeline import Pipeline, cut
 from stoilo.learn.cells.schedules import utilisation
 from stoilo.learn.kernels import torch_models
 from tests.support.pipelines import (
@@ -22,6 +26,7 @@ from tests.support.pipelines import (
     Task,
     make_dropping,
     make_halting,
+    make_model,
     make_normed,
     run_delayed,
 )
@@ -214,16 +219,18 @@ def test_flushed_steps_are_the_kernels(answers: list[Any], name: str):
 
 
 def do_saved(rank: int, size: int, wanted: Task, folder: Path) -> Any:
-    """Return what is found at rank 0; or how long it took until somebody was missed."""
-    began = time.monotonic()
+    """Return what is found; or write down how somebody was missed, and end him."""
     limited = dist.new_group(timeout=timedelta(seconds=3))
     links = GroupLinks(rank, size, limited, folder)
     pipeline = Pipeline(wanted.cuts, **dict(wanted.options))
     try:
         answer = pipeline.execute(wanted.kernel, wanted.job(), links)
     except RuntimeError as error:
-        assert "gloo" in str(error)
-        return time.monotonic() - began
+        assert "gloo" in str(error)  # by which a cell knows that a link broke
+        (folder / f"missed{rank}").write_text(str(error))
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int((folder / "mark").read_text()), signal.SIGKILL)
+        return None
     return answer, pipeline.spans
 
 
@@ -253,3 +260,127 @@ def test_a_killed_stage_loses_nothing(tmp_path: Path):
 @pytest.mark.parametrize("at", [0, 4, 5, 6, 19, 38])
 def test_wherever_it_is_killed(tmp_path: Path, stage: int, phase: str, at: int):
     kill_and_go_on(tmp_path, stage, phase, at)
+
+
+def lose_one(folder: Path, number: int) -> list[str]:
+    """Let the third stage get a signal; return what the others say of it."""
+    halt = partial(
+        make_halting, stage=2, phase="F", at=6, number=number, mark=folder / "mark"
+    )
+    with pytest.raises(AssertionError) as caught:
+        run_ranks(do_saved, 4, task(make=halt, steps=40), folder, limit_s=30)
+    assert caught.value.args[0] == {2: "died or hung"}
+    return [one.read_text() for one in folder.glob("missed*")]
+
+
+def test_a_dead_neighbour_is_missed_at_once(tmp_path: Path):
+    missed = lose_one(tmp_path, signal.SIGKILL)
+    assert len(missed) == 3
+    assert not any("Timed out" in one for one in missed)
+
+
+def test_a_stopped_neighbour_is_missed_after_the_limit(tmp_path: Path):
+    missed = lose_one(tmp_path, signal.SIGSTOP)
+    assert len(missed) == 3
+    assert any("Timed out waiting 3000ms" in one for one in missed)
+
+
+# What is refused ------------------------------------------------------------------------
+
+
+class Own(nn.Sequential):
+    """A chain with a way of its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def tied() -> nn.Sequential:
+    one, other = nn.Linear(3, 3), nn.Linear(3, 3)
+    other.weight = one.weight
+    return nn.Sequential(one, other)
+
+
+def twice() -> nn.Sequential:
+    one = nn.Linear(3, 3)
+    return nn.Sequential(one, nn.Tanh(), one)
+
+
+@pytest.mark.parametrize("make", [Own, tied, twice, lambda: nn.Linear(3, 3)])
+def test_what_is_no_chain_of_its_own_layers_is_not_cut(make: Any):
+    with pytest.raises(UsageError, match="STO-T001"):
+        cut(make(), (1,))
+
+
+def test_a_weight_shared_within_a_stage_is_fine():
+    assert [len(stage) for stage in cut(tied().append(nn.Tanh()), (2,))] == [2, 1]
+
+
+@pytest.mark.parametrize("cuts", [(0,), (2, 2), (3, 2), (8,), (-1,)])
+def test_cuts_are_between_layers(cuts: tuple[int, ...]):
+    with pytest.raises(UsageError, match="STO-T040"):
+        cut(make_model(), cuts)
+
+
+def test_stages_keep_the_models_names():
+    model = make_model()
+    names = [name for part in cut(model, FOUR) for name, _ in part.named_parameters()]
+    assert names == [name for name, _ in model.named_parameters()]
+
+
+@pytest.mark.parametrize(
+    "options", [{"replicas": (1,)}, {"micro": 0}, {"every": -1}, {"replicas": (1, 0)}]
+)
+def test_settings_that_make_no_pipeline_are_refused(options: dict[str, Any]):
+    with pytest.raises(UsageError, match="STO-T040"):
+        Pipeline((2,), **options)
+
+
+@pytest.mark.parametrize(
+    ("layout", "kernel"), [(Pipeline((2,)), "gradient"), (Pipeline(), "another")]
+)
+def test_other_members_or_kernels_are_refused(layout: Pipeline, kernel: str):
+    with pytest.raises(UsageError, match="STO-T040"):
+        layout.execute(kernel, task().job(), GroupLinks(0, 1, None))
+
+
+def make_whole(_: str) -> nn.Sequential:
+    """Return a model with whole numbers between its layers."""
+    return nn.Sequential(nn.Linear(6, 3).double(), Rounded(), nn.Embedding(9, 3))
+
+
+def make_ragged(_: str) -> nn.Sequential:
+    """Return a model between whose layers shapes hang on the numbers."""
+    return nn.Sequential(nn.Linear(6, 6).double(), Ragged(), Summed())
+
+
+class Rounded(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.round().abs().long()
+
+
+class Ragged(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, : 1 + int(x[0, 0] > 0)]
+
+
+class Summed(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sum(1, keepdim=True).expand(-1, 3)
+
+
+@pytest.mark.parametrize(("make", "at"), [(make_whole, 2), (make_ragged, 2)])
+def test_what_cannot_go_between_stages_is_refused(make: Any, at: int):
+    with pytest.raises(AssertionError, match=r"0: .UsageError: .*STO-T001"):
+        run_ranks(do_all, 2, [task((at,), make=make)])
+
+
+def test_saves_need_a_folder():
+    job, links = task(()).job(), GroupLinks(0, 1, None)
+    with pytest.raises(UsageError, match="STO-T040"):
+        Pipeline(every=5).execute("local_steps", job, links)
+
+
+def test_a_layout_travels_as_plain_values():
+    layout = Pipeline((2, 4), (1, 2, 1), micro=3, every=10)
+    assert msgspec.json.decode(msgspec.json.encode(layout), type=Pipeline) == layout

@@ -13,13 +13,12 @@ from stoilo.learn.cells.schedules import (
     Places,
     input_versions,
     leave_out,
-    most_in_flight,
     order_all,
-    simulate,
     span_of,
     utilisation,
     versions_met,
 )
+from tests.support.simulatedpipeline import most_in_flight, simulate
 
 PLACES = st.lists(st.integers(1, 4), min_size=1, max_size=5).map(
     lambda widths: Places(tuple(widths))

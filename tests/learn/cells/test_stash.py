@@ -16,11 +16,11 @@ from stoilo.learn.cells.schedules import (
     Places,
     leave_out,
     order_all,
-    simulate,
     versions_met,
 )
 from stoilo.learn.cells.stash import Saves, Stage, weigh
 from tests.support.pipelines import cross_entropy, make_dropping, make_model
+from tests.support.simulatedpipeline import simulate
 
 CUTS, SIZE, BATCHES = (2, 4, 6), 8, 40
 PLACES = Places((1,) * 4)
