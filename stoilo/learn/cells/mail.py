@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load, save
+from safetensors.numpy import load, save
 from torch import Tensor
 
 from stoilo.core.errors import UsageError
@@ -201,7 +201,8 @@ class Mail:
     def gather(self, tensors: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
         """Return at rank 0 what each member gives here, by rank; elsewhere nothing."""
         if self.links.rank:
-            whole = {name: t.detach().contiguous() for name, t in tensors.items()}
+            # By way of numpy: what is in a member's process keeps torch's storages shut.
+            whole = {n: t.detach().contiguous().numpy() for n, t in tensors.items()}
             data = torch.frombuffer(bytearray(save(whole)), dtype=torch.uint8)
             self._send(torch.tensor([len(data)]), 0, _RESULT, 0)
             self._send(data, 0, _RESULT, 1)
@@ -213,7 +214,8 @@ class Mail:
             self._post(size, giver, _RESULT, 0).wait()
             into = torch.empty(int(size), dtype=torch.uint8)
             self._post(into, giver, _RESULT, 1).wait()
-            found.append(load(into.numpy().tobytes()))
+            arrays = load(into.numpy().tobytes())
+            found.append({name: torch.from_numpy(a) for name, a in arrays.items()})
         return found
 
 

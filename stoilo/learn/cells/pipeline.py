@@ -364,6 +364,6 @@ class _Member:
         if self.replica:
             return found
         buffers = self.stage.module.named_buffers()
-        found |= {f"buffer {name}": b for name, b in buffers}
+        found |= {f"buffer {name}": kernels.widen(b) for name, b in buffers}
         own = self.stage.results() if self.kernel == _STEPS else self.stage.sums
         return found | {f"tensor {name}": one for name, one in own.items()}
