@@ -82,6 +82,7 @@ def _host(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    import torch.distributed  # noqa: F401 - once, before the forks
+    import torch._dynamo
+    import torch.distributed  # noqa: F401 - both once, before the forks
 
     _host(Path(sys.argv[1]))
