@@ -18,24 +18,25 @@ UNIT = 4  # a head's width
 class Attention(nn.Module):
     """Attention of grouped queries; it takes the number of heads from what it sees."""
 
-    def __init__(self, width: int, heads: int, kv_heads: int) -> None:
+    def __init__(self, width: int, heads: int, kv_heads: int, unit: int = UNIT) -> None:
         super().__init__()
-        self.q = nn.Linear(width, heads * UNIT)
+        self.unit = unit
+        self.q = nn.Linear(width, heads * unit)
         # A bias of keys moves nothing: its gradient is zero but for rounding.
-        self.k = nn.Linear(width, kv_heads * UNIT, bias=False)
-        self.v = nn.Linear(width, kv_heads * UNIT)
-        self.o = nn.Linear(heads * UNIT, width)
+        self.k = nn.Linear(width, kv_heads * unit, bias=False)
+        self.v = nn.Linear(width, kv_heads * unit)
+        self.o = nn.Linear(heads * unit, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (batch, length, width) of the same."""
         q, k, v = (self._heads(layer(x)) for layer in (self.q, self.k, self.v))
         each = q.shape[1] // max(k.shape[1], 1)
         k, v = k.repeat_interleave(each, 1), v.repeat_interleave(each, 1)
-        soft = (q @ k.mT / UNIT**0.5).softmax(-1)
+        soft = (q @ k.mT / self.unit**0.5).softmax(-1)
         return self.o((soft @ v).transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def _heads(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:2], -1, UNIT).transpose(1, 2)
+        return x.view(*x.shape[:2], -1, self.unit).transpose(1, 2)
 
 
 class Block(nn.Module):
@@ -43,10 +44,10 @@ class Block(nn.Module):
 
     def __init__(
         self, width: int, heads: int, kv_heads: int, inner: int, *,
-        norm_first: bool = True, dropout: float = 0.0,
+        norm_first: bool = True, dropout: float = 0.0, unit: int = UNIT,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.attention = Attention(width, heads, kv_heads)
+        self.attention = Attention(width, heads, kv_heads, unit)
         self.up, self.down = nn.Linear(width, inner), nn.Linear(inner, width)
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.inside, self.outside = nn.Dropout(dropout), nn.Dropout(dropout)
@@ -92,16 +93,16 @@ class LanguageModel(nn.Module):
 
 
 def plan_block(
-    heads: int, path: str = "", parts: Sequence[int] | None = None
+    heads: int, path: str = "", parts: Sequence[int] | None = None, unit: int = UNIT
 ) -> dict[str, str | Split]:
     """Return the plan of one block."""
     given = tuple(parts) if parts else None
-    kv = Split("column", unit=UNIT, parts=given, queries=heads)
+    kv = Split("column", unit=unit, parts=given, queries=heads)
     return {
-        f"{path}attention.q": Split("column", unit=UNIT, parts=given),
+        f"{path}attention.q": Split("column", unit=unit, parts=given),
         f"{path}attention.k": kv,
         f"{path}attention.v": kv,
-        f"{path}attention.o": Split("row", unit=UNIT, parts=given),
+        f"{path}attention.o": Split("row", unit=unit, parts=given),
         f"{path}up": "column",
         f"{path}down": "row",
         f"{path}inside": "inside",

@@ -1,6 +1,6 @@
 """Logits of which each member has some classes: torch's loss of the whole, none collected.
 
-Three numbers a token and member travel instead of all classes (Shoeybi et al. 2019, §3).
+Four numbers a token and member travel instead of all classes (Shoeybi et al. 2019, §3).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.cells.layers import Region, Share, check_range
+from stoilo.learn.kernels.torch_models import widen
 
 __all__ = ["Logits", "cross_entropy"]
 
@@ -69,7 +70,8 @@ def cross_entropy(
     """Return torch's cross-entropy of logits whose classes are split: none is collected.
 
     ``logits`` are (own classes,), (N, own classes) or (N, own classes, …), ``target`` of that
-    shape without the classes. The rest is as torch has it: means are of the valid tokens.
+    shape without the classes. The rest is as torch has it: means are of the valid tokens,
+    halves are summed as float32 (and the loss stays that).
 
     Raises:
         IndexError: a target is no class.
@@ -78,7 +80,7 @@ def cross_entropy(
     dim = 1 if logits.ndim > 1 else 0
     if logits.shape[dim] != len(share.held[region.rank]):
         raise _refuse("cross_entropy along another dimension than that of the classes")
-    flat = logits.movedim(dim, -1)[None].flatten(0, -2)
+    flat = widen(logits).movedim(dim, -1)[None].flatten(0, -2)  # type: ignore[no-untyped-call]
     if target.numel() != len(flat):
         raise _refuse(f"the loss of {len(flat)} tokens by {target.numel()} targets")
     wanted = target.reshape(-1)

@@ -15,6 +15,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
+from stoilo.core.errors import UsageError
 from stoilo.learn.cells.layers import Dropout, Region
 from stoilo.learn.cells.tensor import gather, split
 from tests.support.ranks import run_ranks
@@ -64,6 +65,28 @@ def compare(rank, size):
         own = slice(rank * 8 // size, (rank + 1) * 8 // size)
         off = differences(block, x, slope, plan_block(HEADS), region, own)
         found["sequence", seed] = max(off.values())
+    return found
+
+
+def look_up(rank, size):
+    """Return how far embeddings of all kinds, and a layer that is collected, are off."""
+    found, region = [], Region(rank, size)
+    norm = {"max_norm": 1.0, "norm_type": 1.0}
+    for given in ({"padding_idx": 3}, norm, {"scale_grad_by_freq": True}, {}):
+        torch.manual_seed(0)
+        whole = nn.Sequential(nn.Embedding(7, 5, **given), nn.Linear(5, 6))
+        whole[0].weight.requires_grad_(bool(given))
+        member = copy.deepcopy(whole)
+        shares = split(member, {"0": "vocabulary", "1": "whole"}, region)
+        tokens, slope = torch.tensor([[3, 1, 6, 1, 0]]), torch.randn(1, 5, 6)
+        wanted, y = whole(tokens), member(tokens)
+        wanted.backward(slope)
+        y.backward(slope)
+        found.append(away(y, wanted))
+        trained = {n: p for n, p in member.named_parameters() if p.requires_grad}
+        grads = gather({n: p.grad for n, p in trained.items()}, shares, region)
+        if rank == 0:
+            found += [away(grads[n], whole.get_parameter(n).grad) for n in grads]
     return found
 
 
@@ -147,7 +170,7 @@ def place_norms(rank, size):
     return found[True][0], found[False][0], away(found[True][1], found[False][1])
 
 
-ONLY = {2: (mislead, use_library, place_norms), 4: (draw_masks,), 8: ()}
+ONLY = {2: (mislead, use_library, place_norms), 4: (draw_masks, look_up), 8: ()}
 
 
 def measure(rank, size):
@@ -168,6 +191,19 @@ def test_block_split_over_members_equals_the_whole_one(size):
         found = member["compare"]
         assert len(found) == 15
         assert max(found.values()) <= 1e-14, found
+
+
+def test_embeddings_keep_what_else_they_do():
+    for member in measured(4):
+        assert max(member["look_up"]) <= 1e-14
+    assert [len(member["look_up"]) for member in measured(4)] == [15, 4, 4, 4]
+
+
+def test_slices_of_unequal_length_are_refused():
+    region = Region(0, 2, sequence=True)
+    assert region.own_slice(torch.ones(1, 4, 3)).shape == (1, 2, 3)
+    with pytest.raises(UsageError, match="STO-T040"):
+        region.own_slice(torch.ones(1, 5, 3))
 
 
 def test_toys_are_seen():

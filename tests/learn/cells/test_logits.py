@@ -137,6 +137,24 @@ def test_loss_of_split_classes_is_torchs(size):
         assert found["judge_images"][2]
 
 
+def test_slope_is_the_losses():
+    torch.manual_seed(0)
+    share = hold(5, Split("vocabulary"), 1)
+    logits = torch.randn(4, 5, 3, dtype=torch.float64, requires_grad=True)
+    target = torch.randint(5, (4, 3))
+    given = {"ignore_index": int(target[0, 0]), "label_smoothing": 0.1}
+    assert torch.autograd.gradcheck(
+        lambda z: cross_entropy(z, target, Region(0, 1), share, **given), logits
+    )
+
+
+def test_halves_are_summed_with_room():
+    torch.manual_seed(0)
+    logits, target = torch.randn(4, 300).bfloat16(), torch.randint(300, (4,))
+    found = cross_entropy(logits, target, Region(0, 1), hold(300, Split("column"), 1))
+    assert away(found, F.cross_entropy(logits.float(), target)) < 1e-6
+
+
 def test_smoothing_over_ones_own_classes_is_another_loss():
     assert min(found["count_own"] for found in measured(2)) > 1e-6
 

@@ -2,6 +2,9 @@
 
 import copy
 import functools
+import importlib
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -182,9 +185,20 @@ def drop(rank, size):
     return kept, same
 
 
+def write(rank, size):
+    """Return the example's loss and norms after a few steps, as one of some processes."""
+    sys.path.insert(0, str(Path(__file__).parents[3] / "examples"))
+    script = importlib.import_module("language_model")
+    loss, norms, _ = script.train_split(Region(rank, size), steps=4)
+    alone, wanted, _ = script.train_split(Region(0, 1), steps=4)
+    return abs(loss / alone - 1), max(
+        abs(a / b - 1) for a, b in zip(norms, wanted, strict=True)
+    )
+
+
 def measure(rank, size):
     torch.set_default_dtype(torch.float64)
-    works = (answer, train, drop) if size == 4 else (answer, classify)
+    works = (answer, train, drop, write) if size == 4 else (answer, classify)
     return {work.__name__: work(rank, size) for work in works}
 
 
@@ -221,6 +235,10 @@ def test_masks_outside_are_alike_whatever_members_drew_before():
         kept, same = member["drop"]
         assert kept
         assert same == [True, False]
+
+
+def test_example_trains_the_same_whole_and_split():
+    assert max(max(member["write"]) for member in measured(4)) <= 1e-9
 
 
 def advance(model, stage, x):
