@@ -37,6 +37,7 @@ SMALL = {
     "frozen": {"runs": 1, "flavors": ("pure",), "large": ""},
     "population": {"scenario": Scenario(hosts=200, tasks=400, cheats=0.3)},
     "stock": {"sizes": StockSizes(batch=3, peers=1, calls=1)},
+    "learn_tensor": {"steps": 1},
     "learn_transport": {"layers": {"fc": (64, 64)}, "runs": 1},
     "learn_codecs": {"epochs": 1, "seeds": 1},
     "learn_methods": {"seeds": (0,), "replicas": (4,)},

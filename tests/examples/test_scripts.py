@@ -13,6 +13,7 @@ SCRIPTS = {
     "data_and_fit": slow,
     "downpour": (),
     "dpbgd": slow,
+    "language_model": slow,
     "large_minibatch": (),
     "local_rounds": (),
     "parameter_server": slow,
