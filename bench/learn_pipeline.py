@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from bench.rows import Row
 from stoilo.learn.cells.pipeline import Pipeline
-from stoilo.learn.cells.schedules import Span
+from stoilo.learn.cells.timeline import Span
 from stoilo.learn.core.models import make_shape, read_buffers, read_trained
 
 STAGES, LAYERS = 4, 8

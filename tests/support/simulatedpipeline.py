@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Sequence
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.cells.schedules import Op, Places, Span
+from stoilo.learn.cells.schedules import Op, Places
+from stoilo.learn.cells.timeline import Span
 
 __all__ = ["most_in_flight", "simulate"]
 

@@ -32,6 +32,7 @@ from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.cells import protocol as c
 from stoilo.learn.cells.group import BrokenError, CellLimits, Group
 from stoilo.learn.cells.member import PROGRAM, CellMember
+from stoilo.learn.cells.timeline import Span
 from stoilo.learn.kernels.array_models import give
 from stoilo.learn.store.place import ShardPlace, read_place
 
@@ -56,6 +57,8 @@ class Cell(LocalBackend):
     Attributes:
         generation: how often the group was formed.
         members: those that were started here, by rank.
+        spans: who did what when during the last order, where the layout notes it: for
+            `stoilo.learn.render_trace` and `draw_timeline`.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class Cell(LocalBackend):
     ) -> None:
         super().__init__(workers=1)  # one order at a time
         self.generation, self.members = 0, tuple(members)
+        self.spans: list[Span] = []
         self._places, self._layout = list(places), c.write_layout(layout)
         self._limits, self._captures = limits, Captures()
         self._group: Group | None = None
@@ -110,6 +114,7 @@ class Cell(LocalBackend):
                 self._part()
                 raise
             else:
+                self.spans = done.spans
                 return _read_end(job, done)
             if self._is_closing.is_set():
                 break

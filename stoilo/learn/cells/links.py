@@ -13,6 +13,7 @@ import socket
 import struct
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 import torch.distributed as dist
 
@@ -31,6 +32,7 @@ class Links:
     # A peer's death raises in every call at once, its silence after `limit_s`
     group: dist.ProcessGroup
     limit_s: float
+    folder: Path | None = None  # of this member, for what a layout keeps over a kill
 
 
 def open_door(host: str) -> socket.socket:
@@ -41,7 +43,11 @@ def open_door(host: str) -> socket.socket:
 
 
 def form_links(
-    rank: int, hosts: list[str], port: int, door: socket.socket | None, limit_s: float
+    rank: int,
+    hosts: list[str],
+    port: int,
+    door: socket.socket | None,
+    limit_s: float,
 ) -> Links:
     """Form the group with the others; all of them call it.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,27 +19,12 @@ from safetensors.numpy import load, save
 from torch import Tensor
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.cells.links import Links
 
 AHEAD = 2  # so many receives of activations are posted before they are needed
 _TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _MOST_AXES = 8
 _FORM, _FORWARD, _BACKWARD, _SHARE, _RESULT = range(5)  # kinds of messages
-
-
-class Links(Protocol):
-    """A member's links to its cell."""
-
-    @property
-    def rank(self) -> int:
-        """The member's number."""
-
-    @property
-    def size(self) -> int:
-        """How many members there are."""
-
-    @property
-    def group(self) -> dist.ProcessGroup:
-        """All of them."""
 
 
 class Mail:

@@ -23,7 +23,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -32,11 +31,11 @@ import torch
 from torch import Tensor, nn
 
 from stoilo.core.errors import UsageError
-from stoilo.learn.cells.mail import Links, Mail
+from stoilo.learn.cells.links import Links
+from stoilo.learn.cells.mail import Mail
 from stoilo.learn.cells.schedules import (
     ONE_EACH,
     Places,
-    Span,
     input_versions,
     leave_out,
     order_all,
@@ -44,6 +43,7 @@ from stoilo.learn.cells.schedules import (
     versions_met,
 )
 from stoilo.learn.cells.stash import Saves, Stage, weigh
+from stoilo.learn.cells.timeline import Kind, Span
 from stoilo.learn.core.checkpoint import digest_of
 from stoilo.learn.kernels import torch_models
 
@@ -123,8 +123,8 @@ class Pipeline:
     ) -> dict[str, Any]:
         found = {name: one for part in given for name, one in part.items()}
         self.spans = [
-            Span(rank, _KINDS[int(kind)], int(batch), begin, end)
-            for rank, part in enumerate(given)
+            Span(stage, _KINDS[int(kind)], int(batch), begin, end, replica)
+            for (stage, replica), part in zip(self.places.all(), given, strict=True)
             for kind, batch, begin, end in part["spans"].tolist()
         ]
         model = kwargs["model"]
@@ -149,7 +149,7 @@ class Pipeline:
         return whole
 
 
-_KINDS = ("F", "B", "wait", "sync")
+_KINDS: tuple[Kind, ...] = ("F", "B", "wait", "sync")
 
 
 def cut(model: nn.Module, cuts: Sequence[int]) -> list[nn.Sequential]:
@@ -236,7 +236,7 @@ class _Member:
         self.saves = self._find_saves(pipeline, flush) if saved else None
 
     def _find_saves(self, pipeline: Pipeline, flush: int) -> Saves:
-        folder: Path | None = getattr(self.mail.links, "folder", None)
+        folder = self.mail.links.folder
         if folder is None:
             raise UsageError("STO-T040", "the cell's links name no folder for saves")
         stages = range(len(self.places.replicas))

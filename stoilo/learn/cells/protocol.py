@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from stoilo.core.errors import UsageError
+from stoilo.learn.cells.timeline import Span
 
 if TYPE_CHECKING:
     from stoilo.learn.cells.links import Links
@@ -89,6 +90,7 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
     port: int = 0
     versions: dict[str, str] = {}
     peers: list[str] = []
+    spans: list[Span] = []  # of an order, where the layout notes who did what when
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):

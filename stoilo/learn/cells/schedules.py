@@ -9,7 +9,7 @@ by stage. Sources: PipeDream (SOSP 2019) for 1F1B without flush and 1F1B-RR, GPi
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -30,17 +30,6 @@ class Op(NamedTuple):
 
     kind: str
     number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """What one member did for a while, for a timeline."""
-
-    stage: int  # the member's number: the stage's, where no stage is replicated
-    kind: str  # F, B, wait or sync
-    batch: int  # whose; of a sync, the update's number
-    begin_s: float
-    end_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +54,11 @@ class Places:
 
     def find(self, rank: int) -> tuple[int, int]:
         """Return a member's stage and which replica of it he is."""
-        for stage, width in enumerate(self.replicas):
-            if rank < width:
-                return stage, rank
-            rank -= width
-        raise UsageError("STO-T040", f"the pipeline has {self.members} members")
+        return self.all()[rank]
+
+    def all(self) -> list[tuple[int, int]]:
+        """Return each member's stage and replica, by rank."""
+        return [(s, r) for s, width in enumerate(self.replicas) for r in range(width)]
 
     def rank(self, stage: int, batch: int) -> int:
         """Return the member who has a batch at a stage."""
@@ -175,11 +164,3 @@ def leave_out(ops: Sequence[Op], before: int, span: int) -> tuple[Op, ...]:
     """
     first = {"F": before, "B": before, "U": before // span}
     return tuple(op for op in ops if op.number >= first[op.kind])
-
-
-def utilisation(spans: Iterable[Span]) -> float:
-    """Return which share of all members' time was forward or backward."""
-    spans = list(spans)
-    busy = sum(one.end_s - one.begin_s for one in spans if one.kind in "FB")
-    took = max(one.end_s for one in spans) - min(one.begin_s for one in spans)
-    return busy / (took * len({one.stage for one in spans}))

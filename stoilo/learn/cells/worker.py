@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any, cast
@@ -80,7 +81,8 @@ class Worker:
         from stoilo.learn.cells.links import form_links  # noqa: PLC0415 - torch, 1 s
 
         place = self._rank, self._hosts, asked.port, self._door
-        self._links = form_links(*place, self._limit_s)
+        links = form_links(*place, self._limit_s)
+        self._links = replace(links, folder=self._inputs.parent / "kept")
         level = load_level(_LEVEL)
         use_types(level.travelling_types)
         self._runtime = prepare_runtime(level)
@@ -107,7 +109,8 @@ class Worker:
             is_link = isinstance(cause, RuntimeError) and _OF_GLOO in str(cause)
             words = failure.code, failure.error_type, failure.error_text
             return c.Failed(*words, is_link)
-        return c.Done(found, time.monotonic() - began)
+        spans = list(getattr(self._layout, "spans", ()))
+        return c.Done(found, time.monotonic() - began, spans=spans)
 
     def _load(self, asked: c.Execute) -> tuple[Callable[..., Any], object]:
         """Return the function that gives a kernel's arguments, and what it takes."""

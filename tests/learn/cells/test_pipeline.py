@@ -19,7 +19,7 @@ from torch import nn
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.cells.pipeline import Pipeline, cut
-from stoilo.learn.cells.schedules import utilisation
+from stoilo.learn.cells.timeline import measure_utilisation
 from stoilo.learn.kernels import torch_models
 from tests.support.pipelines import (
     GroupLinks,
@@ -178,7 +178,7 @@ def test_stages_hold_no_more_batches_than_are_behind_them(answers: list[Any]):
         held[one.stage] += {"F": 1, "B": -1}.get(one.kind, 0)
         most[one.stage] = max(most[one.stage], held[one.stage])
     assert most == [4, 3, 2, 1]
-    assert 0 < utilisation(spans) < 1
+    assert 0 < measure_utilisation(spans) < 1
 
 
 def test_what_draws_draws_the_same_again(answers: list[Any]):

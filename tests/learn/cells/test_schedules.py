@@ -15,9 +15,9 @@ from stoilo.learn.cells.schedules import (
     leave_out,
     order_all,
     span_of,
-    utilisation,
     versions_met,
 )
+from stoilo.learn.cells.timeline import measure_utilisation
 from tests.support.simulatedpipeline import most_in_flight, simulate
 
 PLACES = st.lists(st.integers(1, 4), min_size=1, max_size=5).map(
@@ -33,7 +33,7 @@ EVERY = {
 
 def busy(schedule: str, stages: int, flush: int = 0) -> float:
     places = Places((1,) * stages)
-    return utilisation(simulate(order_all(schedule, places, 64, flush), places))
+    return measure_utilisation(simulate(order_all(schedule, places, 64, flush), places))
 
 
 @pytest.mark.parametrize(("stages", "share"), [(2, 0.985), (4, 0.955), (8, 0.901)])
