@@ -1,7 +1,8 @@
 """A transformer's step split over two processes against plain torch, and what links allow.
 
-The step is of four blocks, forward and backward; both sides have one thread a process, two
-processes have this machine's two cores to themselves, and steps are taken in turn. The same
+The step is of four blocks, forward and backward, of one thread a process, taken in turn. Two
+processes share this machine's two cores with whatever else runs: the processor time of a
+member says what is left where each has a core of its own. The same
 exchanges are timed alone: with their bytes and the plain step they foretell the split one,
 which shows how far the model of communication goes. Weak scaling is the width's: twice the
 heads and hidden units for two.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import copy
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -160,13 +162,14 @@ def race(rank: int, size: int, steps: int) -> dict[str, float]:
 
 
 def _time_in_turn(work: dict[str, Callable[[], None]], steps: int) -> dict[str, float]:
-    times: dict[str, list[float]] = {name: [] for name in work}
+    times: dict[str, list[float]] = defaultdict(list)
     for _ in range(steps + 1):
         for name, one in work.items():
             dist.barrier()
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             one()
             times[name].append(time.perf_counter() - began)
+            times[f"{name}, used"].append(time.process_time() - used)
     return {name: statistics.median(found[1:]) for name, found in times.items()}
 
 
@@ -184,6 +187,9 @@ def measure(steps: int = STEPS) -> list[Row]:
             ours / plain, "of plain (0.5: ideal)"),
         Row(f"{title}: two members", ours, "ms", "half of plain and its exchanges",
             foretold, ours / foretold, "of that"),
+        Row(f"{title}: processor time of a member", found["split, used"], "ms",
+            "plain torch", found["plain, used"], found["split, used"] / found["plain, used"],
+            "of plain (0.5: ideal)"),
         Row(f"{title}: its exchanges alone", exchanges, "ms"),
         Row("weak scaling, two members with twice the heads and hidden units", scaled, "%",
             "by its exchanges", foretold_scaled, scaled / foretold_scaled, "of that"),

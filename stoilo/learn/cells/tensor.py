@@ -100,7 +100,8 @@ class Tensor:
         given["model"] = copy.deepcopy(kwargs["model"])
         with torch.random.fork_rng(devices=[]):
             # Masks outside must be alike, whether or not the order has a seed.
-            settings = {"seed": _draw_seed(region), **kwargs["settings"]}
+            drawn, asked = _draw_seed(region), kwargs["settings"].get("seed")
+            settings = {**kwargs["settings"], "seed": drawn if asked is None else asked}
             model = torch_models.restore(given)  # type: ignore[no-untyped-call]
             shares = split(model, self.plan, region)
             region.seed(settings["seed"])

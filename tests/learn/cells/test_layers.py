@@ -22,6 +22,8 @@ from tests.support.ranks import run_ranks
 from tests.support.transformers import Block, plan_block
 
 WIDTH, HEADS, KV_HEADS, INNER = 12, 6, 2, 65
+USUAL = 4  # members in the usual run; the other numbers take long
+SIZES = [USUAL, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 8))]
 PARTS = {2: (4, 2), 4: (1, 3, 0, 2), 8: (1, 1, 0, 1, 1, 0, 2, 0)}
 
 
@@ -170,12 +172,31 @@ def place_norms(rank, size):
     return found[True][0], found[False][0], away(found[True][1], found[False][1])
 
 
-ONLY = {2: (mislead, use_library, place_norms), 4: (draw_masks, look_up), 8: ()}
+class Counting(Region):
+    """A region that counts its exchanges."""
+
+    counted = 0
+
+    def total(self, x, operation=dist.ReduceOp.SUM):
+        Counting.counted += 1
+        return super().total(x, operation)
+
+
+def count(rank, size):
+    """Return a block's exchanges forward and backward; keys and values have own layers."""
+    block = Block(WIDTH, 4, 4, INNER)
+    split(block, plan_block(4), Counting(rank, size))
+    y = block(torch.randn(2, 8, WIDTH, requires_grad=True))
+    forward, Counting.counted = Counting.counted, 0
+    y.sum().backward()
+    return forward, Counting.counted
 
 
 def measure(rank, size):
     torch.set_default_dtype(torch.float64)
-    works = (compare, *ONLY[size])
+    works = [compare]
+    if size == USUAL:
+        works += [look_up, count, mislead, use_library, draw_masks, place_norms]
     return {work.__name__: work(rank, size) for work in works}
 
 
@@ -185,7 +206,7 @@ def measured(size):
     return run_ranks(measure, size, limit_s=120)
 
 
-@pytest.mark.parametrize("size", [2, 4, 8])
+@pytest.mark.parametrize("size", SIZES)
 def test_block_split_over_members_equals_the_whole_one(size):
     for member in measured(size):
         found = member["compare"]
@@ -194,9 +215,16 @@ def test_block_split_over_members_equals_the_whole_one(size):
 
 
 def test_embeddings_keep_what_else_they_do():
-    for member in measured(4):
+    for member in measured(USUAL):
         assert max(member["look_up"]) <= 1e-14
-    assert [len(member["look_up"]) for member in measured(4)] == [15, 4, 4, 4]
+    assert [len(member["look_up"]) for member in measured(USUAL)] == [15, 4, 4, 4]
+
+
+def test_block_exchanges_twice_forward_and_twice_backward():
+    for member in measured(USUAL):
+        forward, backward = member["count"]
+        assert forward == 2
+        assert backward == 2 + 2  # keys and values enter a layer of their own
 
 
 def test_slices_of_unequal_length_are_refused():
@@ -207,19 +235,19 @@ def test_slices_of_unequal_length_are_refused():
 
 
 def test_toys_are_seen():
-    for (name, seed), off in measured(2)[0]["mislead"].items():
+    for (name, seed), off in measured(USUAL)[0]["mislead"].items():
         assert (off <= 1e-14) if name == "ours" else (off >= 0.1), (name, seed, off)
 
 
 def test_library_cannot_split_an_odd_width_and_ours_can():
-    even, odd = measured(2)[0]["use_library"]
+    even, odd = measured(USUAL)[0]["use_library"]
     assert max(even) < 1e-14
     assert "reduction dim" in odd[0]
     assert odd[1] < 1e-14
 
 
 def test_masks_are_alike_outside_and_differ_inside():
-    for member in measured(4):
+    for member in measured(USUAL):
         found, repeated = member["draw_masks"]
         assert repeated
         for alike_outside, alike_inside, mean in found:
@@ -230,7 +258,7 @@ def test_masks_are_alike_outside_and_differ_inside():
 
 
 def test_norm_before_and_after_differ_and_both_are_split_exactly():
-    for member in measured(2):
+    for member in measured(USUAL):
         before, after, apart = member["place_norms"]
         assert max(before, after) <= 1e-14
         assert apart > 0.1

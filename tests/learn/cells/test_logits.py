@@ -15,6 +15,8 @@ from stoilo.learn.cells.tensor import Split, hold
 from tests.support.ranks import run_ranks
 
 CLASSES, TOKENS = 50, 24
+USUAL = 3  # members in the usual run, one without classes; the other numbers take long
+SIZES = [USUAL, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 8))]
 PARTS = {1: (50,), 2: (33, 17), 3: (20, 0, 30), 8: (1, 0, 9, 20, 3, 7, 0, 10)}
 GIVEN = [
     {},
@@ -75,7 +77,7 @@ def count_own(region, share):
         loss = cross_entropy(part, target, region, share)
         logs = part - region.total(part.exp().sum(1)).log()[:, None]
         off.append(away(0.9 * loss - 0.1 * logs.mean(), wanted))
-    return min(off)
+    return min(off) if part.shape[1] else None
 
 
 def refuse(region, share):
@@ -129,7 +131,7 @@ def measured(size):
     return run_ranks(measure, size, limit_s=120)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 8])
+@pytest.mark.parametrize("size", SIZES)
 def test_loss_of_split_classes_is_torchs(size):
     for found in measured(size):
         assert max(found["near"], found["far"]) <= 1e-12
@@ -156,13 +158,15 @@ def test_halves_are_summed_with_room():
 
 
 def test_smoothing_over_ones_own_classes_is_another_loss():
-    assert min(found["count_own"] for found in measured(2)) > 1e-6
+    first, none, last = [found["count_own"] for found in measured(USUAL)]
+    assert none is None
+    assert min(first, last) > 1e-6
 
 
 def test_four_numbers_a_token_travel():
-    assert {found["numbers"] for found in measured(8)} == {4 * TOKENS}
+    assert {found["numbers"] for found in measured(USUAL)} == {4 * TOKENS}
 
 
 def test_what_a_part_cannot_tell_is_refused_at_every_member():
-    for found in measured(8):
+    for found in measured(USUAL):
         assert found["refuse"] == [*["STO-T040"] * 5, "IndexError"]
