@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from stoilo.learn.methods.sandblaster import SandblasterSettings
     from stoilo.learn.methods.schedules import Cosine, StepDecay, TorchSchedule, WarmUp
     from stoilo.learn.methods.ssp import SspSettings
+    from stoilo.learn.methods.staged import StagedSettings
     from stoilo.learn.methods.synchronous import (
         LargeMinibatchSettings,
         SynchronousSettings,
@@ -124,6 +125,7 @@ if TYPE_CHECKING:
     )
     from stoilo.learn.trainers.progress import Conditions, Display, Estimate
     from stoilo.learn.trainers.reclaiming import reclaim
+    from stoilo.learn.trainers.staged import StagedTrainer
     from stoilo.learn.trainers.trainer import Trainer
     from stoilo.learn.trainers.watching import MLflow, Page, TensorBoard, WandB, draw
 
@@ -157,6 +159,7 @@ _HOMES = {
     "methods.sandblaster": "SandblasterSettings",
     "methods.schedules": "Cosine StepDecay TorchSchedule WarmUp",
     "methods.ssp": "SspSettings",
+    "methods.staged": "StagedSettings",
     "methods.synchronous": "LargeMinibatchSettings SynchronousSettings",
     "store.server": "ParameterServer",
     "trainers.dpbgd": "DPBGDOptions DPBGDTrainer",
@@ -170,6 +173,7 @@ _HOMES = {
     "trainers.parallel": "ParallelResult ParallelSettings ParallelTrainer parallel",
     "trainers.progress": "Conditions Display Estimate",
     "trainers.reclaiming": "reclaim",
+    "trainers.staged": "StagedTrainer",
     "trainers.trainer": "Trainer",
     "trainers.watching": "MLflow Page TensorBoard WandB draw",
 }
@@ -188,8 +192,8 @@ __all__ = [
     "ParameterServer", "Part", "PerLayer", "PowerSGD", "Privacy", "Quantised", "Raw",
     "Remainder", "RmsProp", "Rules", "Run", "RunSettings", "SandblasterSettings",
     "SandblasterTrainer", "Scores", "ServerBackend", "Sgd", "SimulatedBackend",
-    "SimulatedHost", "Spell", "SspSettings", "SspTrainer", "Staleness", "StepDecay",
-    "StopRule", "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary",
+    "SimulatedHost", "Spell", "SspSettings", "SspTrainer", "StagedSettings",
+    "StagedTrainer", "Staleness", "StepDecay", "StopRule", "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary",
     "TopK", "TorchModel", "TorchOptimizer", "TorchSchedule", "Trained", "Trainer",
     "TrainerOptions", "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB",
     "WarmUp", "Yogi", "assign_duplicate", "assign_iid", "chain", "collect",
