@@ -125,6 +125,7 @@ if TYPE_CHECKING:
     )
     from stoilo.learn.trainers.progress import Conditions, Display, Estimate
     from stoilo.learn.trainers.reclaiming import reclaim
+    from stoilo.learn.trainers.sharded import apply_wide, vocabulary_loss
     from stoilo.learn.trainers.staged import StagedTrainer
     from stoilo.learn.trainers.trainer import Trainer
     from stoilo.learn.trainers.watching import MLflow, Page, TensorBoard, WandB, draw
@@ -173,6 +174,7 @@ _HOMES = {
     "trainers.parallel": "ParallelResult ParallelSettings ParallelTrainer parallel",
     "trainers.progress": "Conditions Display Estimate",
     "trainers.reclaiming": "reclaim",
+    "trainers.sharded": "apply_wide vocabulary_loss",
     "trainers.staged": "StagedTrainer",
     "trainers.trainer": "Trainer",
     "trainers.watching": "MLflow Page TensorBoard WandB draw",
@@ -193,16 +195,17 @@ __all__ = [
     "Remainder", "RmsProp", "Rules", "Run", "RunSettings", "SandblasterSettings",
     "SandblasterTrainer", "Scores", "ServerBackend", "Sgd", "SimulatedBackend",
     "SimulatedHost", "Spell", "SspSettings", "SspTrainer", "StagedSettings",
-    "StagedTrainer", "Staleness", "StepDecay", "StopRule", "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary",
-    "TopK", "TorchModel", "TorchOptimizer", "TorchSchedule", "Trained", "Trainer",
-    "TrainerOptions", "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB",
-    "WarmUp", "Yogi", "assign_duplicate", "assign_iid", "chain", "collect",
-    "deal_blocks", "deal_by_key", "draw", "evaluate", "evaluate_on", "export", "fit",
-    "hand_over", "import_torchvision", "list_handed", "make_trainer", "number_triples",
+    "StagedTrainer", "Staleness", "StepDecay", "StopRule", "SynchronousSettings",
+    "SynchronousTrainer", "TensorBoard", "Ternary", "TopK", "TorchModel",
+    "TorchOptimizer", "TorchSchedule", "Trained", "Trainer", "TrainerOptions",
+    "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB", "WarmUp", "Yogi",
+    "apply_wide", "assign_duplicate", "assign_iid", "chain", "collect", "deal_blocks",
+    "deal_by_key", "draw", "evaluate", "evaluate_on", "export", "fit", "hand_over",
+    "import_torchvision", "list_handed", "make_trainer", "number_triples",
     "number_words", "parallel", "parse_columns", "parse_set", "parse_triple",
     "parse_vector", "read_lines", "reclaim", "scale_pixels", "split",
     "split_by_classes", "split_by_dirichlet", "split_by_label", "split_lines",
-    "take_up",
+    "take_up", "vocabulary_loss",
 ]
 # fmt: on
 

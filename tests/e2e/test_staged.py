@@ -18,6 +18,7 @@ from stoilo.learn.core.data import Part
 from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.staged import StagedSettings
 from stoilo.learn.trainers.options import TrainerOptions
+from stoilo.learn.trainers.sharded import apply_wide, vocabulary_loss
 from stoilo.learn.trainers.staged import StagedTrainer
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.served import run_stoilo
@@ -119,6 +120,38 @@ def test_activations_go_from_host_to_host_and_never_here(deployment):
     assert len(stayed) == 2 * trainer.run.method.groups
     assert moved
     assert not stayed & set(moved)
+
+
+def bend(weights, x):
+    return np.tanh(x @ weights["a"]) @ weights["b"]
+
+
+def test_vocabulary_and_wide_layer_in_shards_are_the_whole(deployment):
+    rng = np.random.default_rng(0)
+    x, w, b = (rng.normal(size=s) for s in ((24, 6), (50, 6), 50))
+    y = rng.integers(0, 50, 24)
+    words = [{"weight": w[at], "bias": b[at]} for at in (slice(33), slice(33, 50))]
+    wide = [{"a": w.T[:, at], "b": w[at]} for at in (slice(9), slice(9, 50))]
+    options = TrainerOptions(tasks=2, redundancy=AGREE)
+
+    async def compute():
+        async with connect(deployment) as conn:
+            how = {"smoothing": 0.1, "give": "all", "options": options}
+            return (
+                await vocabulary_loss(conn, x, y, words, **how),
+                await apply_wide(conn, x, wide, bend, (6,), options),
+            )
+
+    (loss, slopes), output = asyncio.run(compute())
+    given = [torch.tensor(a, requires_grad=True) for a in (x, w, b)]
+    total = nn.functional.cross_entropy(
+        given[0] @ given[1].T + given[2], torch.tensor(y), label_smoothing=0.1
+    )
+    total.backward()
+    assert abs(loss - total.item()) < 1e-12
+    for name, one in zip(("input", "weight", "bias"), given, strict=True):
+        assert np.abs(slopes[name] - one.grad.numpy()).max() < 1e-12
+    np.testing.assert_allclose(output, np.tanh(x @ w.T) @ w, rtol=1e-12)
 
 
 def is_at_work(deployment, email):

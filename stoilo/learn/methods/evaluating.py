@@ -1,14 +1,25 @@
-"""How good a version is on held-out parts: sums of losses and right answers, nothing moves.
+"""What is computed of a version that does not move: how good it is, or a layer in shards.
 
-Each order is kernel ``evaluate`` over a block of a part; the version stays what it was.
+`Evaluating` orders kernel ``evaluate`` over blocks of held-out parts. A layer that is too wide
+for one volunteer is computed shard by shard (`Wide`), and a softmax over a split vocabulary
+with a few numbers a token and shard (`Vocabulary`; Shoeybi et al. 2019, §3).
 """
 
 from __future__ import annotations
 
+import itertools
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
 
+import numpy as np
+
+from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Order, Reply, Snapshot
+from stoilo.learn.core.states import Plain
+from stoilo.learn.core.tensors import Array, Form, Tensors
 from stoilo.learn.methods.base import Ledger, MethodBase, Outcome, check_parts
 
 
@@ -75,3 +86,223 @@ class Evaluating(MethodBase):
         self._losses[order.key] = reply.loss_sum
         self._right[order.key] = reply.correct
         return Outcome(applied=True, epoch=0, ended=self.finished)
+
+
+class Sharded(MethodBase):
+    """An answer of every shard to every part of the samples, round by round; nothing moves.
+
+    Args:
+        shards: the weights of each, in their order.
+        parts: sizes of the parts.
+        kernels: one a round.
+    """
+
+    kept = MethodBase.kept | {"_answers": dict[str, dict[str, Array]], "_round": int}
+    parts = ("_ledger",)
+
+    def __init__(
+        self, shards: Sequence[Tensors], parts: Sequence[int], kernels: Sequence[str]
+    ) -> None:
+        super().__init__(Snapshot(0, {}))
+        # What a checkpoint knows the work by; arrays by their digests
+        self.settings: dict[str, object] = {"kernels": kernels, "shards": [*shards]}
+        self._shards, self._parts = tuple(shards), check_parts(parts)
+        self._kernels, self._round = tuple(kernels), 0
+        self._answers: dict[str, dict[str, Array]] = {}
+        self._ledger = self._open(kernels[0])
+
+    def _open(self, kernel: str) -> Ledger:
+        places = range(len(self._parts))
+        return Ledger(key for part in places for key in self._keys(kernel, part))
+
+    def _keys(self, kernel: str, part: int) -> list[str]:
+        return [f"{kernel}/p{part}/s{shard}" for shard in range(len(self._shards))]
+
+    @property
+    def finished(self) -> bool:
+        """Whether every shard has answered for every part."""
+        is_last = self._round == len(self._kernels) - 1
+        return is_last and self._ledger.answered == self._ledger.size
+
+    def _of(self, kernel: str, part: int, name: str) -> list[Array]:
+        """Return an array of each shard's answer for a part, in the shards' order."""
+        return [self._answers[key][name] for key in self._keys(kernel, part)]
+
+    def lose(self, order: Order) -> None:
+        """Order it again."""
+        self._ledger.lose(order.key)
+
+    def _draw(self, room: int) -> Sequence[str]:
+        return self._ledger.draw(room)
+
+    def _order(self, key: str) -> Order:
+        kernel, part, shard = read_key(key)
+        samples = self._parts[part]
+        # Each shard is a version of its own.
+        order = Order(key, kernel, Snapshot(shard, self._shards[shard]), part, samples)
+        return replace(order, forms=self._forms(order))
+
+    @abstractmethod
+    def _forms(self, order: Order) -> dict[str, Form]:
+        """Return what an answer's arrays must be like."""
+
+    def _is_sound(self, order: Order, found: Tensors) -> bool:  # noqa: ARG002 - some can tell
+        """Whether these numbers can be an answer at all."""
+        return True
+
+    def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - nothing moves
+        sound = self._is_sound(order, reply.tensors)
+        if not sound:
+            self.lose(order)
+        if not sound or not self._ledger.answer(order.key):
+            return Outcome(applied=False, epoch=0)
+        self._answers[order.key] = dict(reply.tensors)
+        ended = self.finished
+        if self._ledger.answered == self._ledger.size and not ended:
+            self._round += 1
+            self._ledger = self._open(self._kernels[self._round])
+        return Outcome(applied=True, epoch=0, ended=ended)
+
+
+def read_key(key: str) -> tuple[str, int, int]:
+    """Return kernel, part and shard of an order of `Sharded`."""
+    kernel, part, shard = key.split("/")
+    return kernel, int(part[1:]), int(shard[1:])
+
+
+class Wide(Sharded):
+    """A layer's output as the sum of what its shards add.
+
+    Args:
+        shape: of one sample's output.
+    """
+
+    def __init__(
+        self, shards: Sequence[Tensors], parts: Sequence[int], shape: tuple[int, ...]
+    ) -> None:
+        super().__init__(shards, parts, ["partial"])
+        self._shape = shape
+
+    def _forms(self, order: Order) -> dict[str, Form]:
+        return {"output": Form("float64", (order.samples, *self._shape))}
+
+    def output(self) -> Array:
+        """Return all samples' output: the same bits in whatever order answers came."""
+        parts = range(len(self._parts))
+        found: list[Array] = [sum(self._of("partial", p, "output")) for p in parts]  # type: ignore[misc]  # at least one shard
+        return np.concatenate(found)
+
+
+_ROUNDING = 1e-9
+
+
+class Vocabulary(Sharded):
+    """A softmax's mean loss over a split vocabulary, and its slopes (learn §7).
+
+    In the first round each shard gives three numbers a token (four with smoothing), in the
+    second, given the logarithm of the whole sum, its part of the slope at the input.
+
+    Args:
+        shards: ``weight`` (words, width) and ``bias`` (words): the words in their order.
+        targets: of each part, numbers of words.
+        smoothing: of labels, by the whole vocabulary; 0 for none.
+        ignored: the target of tokens that do not count.
+        give: "loss" for one round, "input" for the slope there, "all" for the shards', too.
+    """
+
+    def __init__(
+        self,
+        shards: Sequence[Tensors],
+        targets: Sequence[Array],
+        *,
+        smoothing: float = 0.0,
+        ignored: int = -100,
+        give: Literal["loss", "input", "all"] = "input",
+    ) -> None:
+        words = [len(shard["weight"]) for shard in shards]
+        self._starts = [0, *itertools.accumulate(words)]
+        if not words or min(words) < 1 or not 0.0 <= smoothing < 1.0:
+            raise UsageError(
+                "STO-T040",
+                f"shards of {words} words, smoothed by {smoothing}, say nothing",
+            )
+        rounds = ["statistics"] if give == "loss" else ["statistics", "slopes"]
+        super().__init__(shards, [len(one) for one in targets], rounds)
+        how: dict[str, object] = {
+            "smoothing": smoothing,
+            "ignored": ignored,
+            "give": give,
+        }
+        self.settings |= how
+        self._smoothing, self._ignored, self._give = smoothing, ignored, give
+        self._counted: list[Array] = [np.asarray(one != ignored) for one in targets]
+        self._valid = max(1, sum(int(one.sum()) for one in self._counted))
+
+    def _order(self, key: str) -> Order:
+        order, (kernel, part, shard) = super()._order(key), read_key(key)
+        settings: dict[str, Plain] = {
+            "smoothing": self._smoothing,
+            "ignored": self._ignored,
+            "vocabulary": self._starts[-1],
+            "start": self._starts[shard],
+            "weights": self._give == "all",
+        }
+        own = {} if kernel == "statistics" else self._second(part)
+        return replace(order, settings=settings, own=own)
+
+    def _second(self, part: int) -> dict[str, Array]:
+        return {"log": self._logs(part), "share": self._counted[part] / self._valid}
+
+    def _forms(self, order: Order) -> dict[str, Form]:
+        if order.kernel == "statistics":
+            names = ["max", "sum", "target", *(["total"] if self._smoothing else [])]
+            return dict.fromkeys(names, Form("float64", (order.samples,)))
+        words, width = order.snapshot.parameters["weight"].shape
+        forms = {"input": Form("float64", (order.samples, width))}
+        if self._give == "all":
+            forms |= {"weight": Form("float64", (words, width))}
+            forms |= {"bias": Form("float64", (words,))}
+        return forms
+
+    def _is_sound(self, order: Order, found: Tensors) -> bool:
+        if order.kernel != "statistics":
+            return True
+        # The largest is one of the summands, and none is larger than it.
+        words, sums = len(order.snapshot.parameters["weight"]), found["sum"]
+        return bool(sums.min() >= 1.0 and sums.max() <= words * (1.0 + _ROUNDING))
+
+    def _logs(self, part: int) -> Array:
+        """Return the logarithm of each token's sum of ``exp(z)`` over the vocabulary."""
+        tops, sums = (self._of("statistics", part, name) for name in ("max", "sum"))
+        top: Array = np.max(tops, axis=0)  # without it large logits would overflow
+        pairs = zip(tops, sums, strict=True)
+        total = sum(s * np.exp(m - top) for m, s in pairs)
+        log: Array = top + np.log(total)
+        return log
+
+    def loss(self) -> float:
+        """Return the mean over the tokens that count, as torch's ``cross_entropy`` does."""
+        return math.fsum(
+            float(self._losses(part).sum()) / self._valid
+            for part in range(len(self._parts))
+        )
+
+    def _losses(self, part: int) -> Array:
+        smoothing = self._smoothing
+        found = self._logs(part)
+        found -= (1.0 - smoothing) * sum(self._of("statistics", part, "target"))
+        if smoothing:
+            totals = sum(self._of("statistics", part, "total"))
+            found -= smoothing / self._starts[-1] * totals
+        return np.where(self._counted[part], found, 0.0)
+
+    def slopes(self) -> dict[str, Array]:
+        """Return the loss's slopes: ``input`` and, where asked for, ``weight`` and ``bias``."""
+        parts = range(len(self._parts))
+        inputs: list[Array] = [sum(self._of("slopes", p, "input")) for p in parts]  # type: ignore[misc]  # at least one shard
+        found = {"input": np.concatenate(inputs)}
+        for name in ("weight", "bias") if self._give == "all" else ():
+            every = [self._of("slopes", part, name) for part in parts]
+            by_shard = [sum(ones) for ones in zip(*every, strict=True)]
+            found[name] = np.concatenate(by_shard)
+        return found
