@@ -22,7 +22,7 @@ def statistics(kwargs):
 
     The target's is 0 where it is another shard's. With smoothing, the sum of all logits, too.
     """
-    z, rows, places, _ = score(kwargs)
+    z, rows, places = score(kwargs)
     top = z.max(axis=1)
     target = np.zeros(len(z))
     target[rows] = z[rows, places]
@@ -33,23 +33,20 @@ def statistics(kwargs):
 
 
 def slopes(kwargs):
-    """Return what the shard adds to the loss's slope at the input, and the slopes of its own.
+    """Return what the shard adds to the loss's slope at the input.
 
     ``own`` brings the logarithm of each token's sum over the whole vocabulary, and its weight.
     """
-    settings, own = (
+    settings, given = (
         kwargs["settings"],
         {**kwargs["parameters"], **kwargs.get("own", {})},
     )
-    z, rows, places, x = score(kwargs)
+    z, rows, places = score(kwargs)
     smoothing = settings["smoothing"]
-    slope = np.exp(z - own["log"][:, None]) - smoothing / settings["vocabulary"]
+    slope = np.exp(z - given["log"][:, None]) - smoothing / settings["vocabulary"]
     slope[rows, places] -= 1.0 - smoothing
-    slope *= own["share"][:, None]
-    found = {"input": slope @ own["weight"]}
-    if settings["weights"]:
-        found |= {"weight": slope.T @ x, "bias": slope.sum(axis=0)}
-    return answer(kwargs, found)
+    slope *= given["share"][:, None]
+    return answer(kwargs, {"input": slope @ given["weight"]})
 
 
 def score(kwargs):
@@ -60,7 +57,7 @@ def score(kwargs):
     places = y - settings["start"]
     here = (places >= 0) & (places < z.shape[1]) & (y != settings["ignored"])
     rows = np.flatnonzero(here)
-    return z, rows, places[rows], x
+    return z, rows, places[rows]
 
 
 def answer(kwargs, tensors):

@@ -12,7 +12,6 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
 
 import numpy as np
 
@@ -128,6 +127,12 @@ class Sharded(MethodBase):
         """Return an array of each shard's answer for a part, in the shards' order."""
         return [self._answers[key][name] for key in self._keys(kernel, part)]
 
+    def _sum(self, kernel: str, name: str) -> Array:
+        """Return all samples' sums over the shards: the same bits whoever came first."""
+        parts = range(len(self._parts))
+        sums: list[Array] = [sum(self._of(kernel, p, name)) for p in parts]  # type: ignore[misc]  # of one at least
+        return np.concatenate(sums)
+
     def lose(self, order: Order) -> None:
         """Order it again."""
         self._ledger.lose(order.key)
@@ -136,15 +141,16 @@ class Sharded(MethodBase):
         return self._ledger.draw(room)
 
     def _order(self, key: str) -> Order:
-        kernel, part, shard = read_key(key)
+        kernel, *places = key.split("/")
+        part, shard = (int(place[1:]) for place in places)
         samples = self._parts[part]
         # Each shard is a version of its own.
         order = Order(key, kernel, Snapshot(shard, self._shards[shard]), part, samples)
-        return replace(order, forms=self._forms(order))
+        return self._complete(order)
 
     @abstractmethod
-    def _forms(self, order: Order) -> dict[str, Form]:
-        """Return what an answer's arrays must be like."""
+    def _complete(self, order: Order) -> Order:
+        """Return the order with what its kernel needs besides, and the answer's forms."""
 
     def _is_sound(self, order: Order, found: Tensors) -> bool:  # noqa: ARG002 - some can tell
         """Whether these numbers can be an answer at all."""
@@ -164,18 +170,8 @@ class Sharded(MethodBase):
         return Outcome(applied=True, epoch=0, ended=ended)
 
 
-def read_key(key: str) -> tuple[str, int, int]:
-    """Return kernel, part and shard of an order of `Sharded`."""
-    kernel, part, shard = key.split("/")
-    return kernel, int(part[1:]), int(shard[1:])
-
-
 class Wide(Sharded):
-    """A layer's output as the sum of what its shards add.
-
-    Args:
-        shape: of one sample's output.
-    """
+    """A layer's output as the sum of what its shards add; `shape` is one sample's."""
 
     def __init__(
         self, shards: Sequence[Tensors], parts: Sequence[int], shape: tuple[int, ...]
@@ -183,41 +179,37 @@ class Wide(Sharded):
         super().__init__(shards, parts, ["partial"])
         self._shape = shape
 
-    def _forms(self, order: Order) -> dict[str, Form]:
-        return {"output": Form("float64", (order.samples, *self._shape))}
+    def _complete(self, order: Order) -> Order:
+        form = Form("float64", (order.samples, *self._shape))
+        return replace(order, forms={"output": form})
 
     def output(self) -> Array:
-        """Return all samples' output: the same bits in whatever order answers came."""
-        parts = range(len(self._parts))
-        found: list[Array] = [sum(self._of("partial", p, "output")) for p in parts]  # type: ignore[misc]  # at least one shard
-        return np.concatenate(found)
+        """Return all samples' output."""
+        return self._sum("partial", "output")
 
 
 _ROUNDING = 1e-9
 
 
 class Vocabulary(Sharded):
-    """A softmax's mean loss over a split vocabulary, and its slopes (learn §7).
+    """A softmax's mean loss over a split vocabulary, and its slope at the input.
 
     In the first round each shard gives three numbers a token (four with smoothing), in the
-    second, given the logarithm of the whole sum, its part of the slope at the input.
+    second, given the logarithm of the whole sum, its part of the slope.
 
     Args:
         shards: ``weight`` (words, width) and ``bias`` (words): the words in their order.
         targets: of each part, numbers of words.
         smoothing: of labels, by the whole vocabulary; 0 for none.
         ignored: the target of tokens that do not count.
-        give: "loss" for one round, "input" for the slope there, "all" for the shards', too.
     """
 
     def __init__(
         self,
         shards: Sequence[Tensors],
         targets: Sequence[Array],
-        *,
         smoothing: float = 0.0,
         ignored: int = -100,
-        give: Literal["loss", "input", "all"] = "input",
     ) -> None:
         words = [len(shard["weight"]) for shard in shards]
         self._starts = [0, *itertools.accumulate(words)]
@@ -226,83 +218,58 @@ class Vocabulary(Sharded):
                 "STO-T040",
                 f"shards of {words} words, smoothed by {smoothing}, say nothing",
             )
-        rounds = ["statistics"] if give == "loss" else ["statistics", "slopes"]
-        super().__init__(shards, [len(one) for one in targets], rounds)
-        how: dict[str, object] = {
-            "smoothing": smoothing,
-            "ignored": ignored,
-            "give": give,
-        }
+        sizes = [len(one) for one in targets]
+        super().__init__(shards, sizes, ["statistics", "slopes"])
+        how: dict[str, object] = {"smoothing": smoothing, "ignored": ignored}
         self.settings |= how
-        self._smoothing, self._ignored, self._give = smoothing, ignored, give
+        self._smoothing, self._ignored = smoothing, ignored
         self._counted: list[Array] = [np.asarray(one != ignored) for one in targets]
         self._valid = max(1, sum(int(one.sum()) for one in self._counted))
 
-    def _order(self, key: str) -> Order:
-        order, (kernel, part, shard) = super()._order(key), read_key(key)
+    def _complete(self, order: Order) -> Order:
         settings: dict[str, Plain] = {
             "smoothing": self._smoothing,
             "ignored": self._ignored,
             "vocabulary": self._starts[-1],
-            "start": self._starts[shard],
-            "weights": self._give == "all",
+            "start": self._starts[order.snapshot.version],
         }
-        own = {} if kernel == "statistics" else self._second(part)
-        return replace(order, settings=settings, own=own)
-
-    def _second(self, part: int) -> dict[str, Array]:
-        return {"log": self._logs(part), "share": self._counted[part] / self._valid}
-
-    def _forms(self, order: Order) -> dict[str, Form]:
+        one = Form("float64", (order.samples,))
         if order.kernel == "statistics":
             names = ["max", "sum", "target", *(["total"] if self._smoothing else [])]
-            return dict.fromkeys(names, Form("float64", (order.samples,)))
-        words, width = order.snapshot.parameters["weight"].shape
-        forms = {"input": Form("float64", (order.samples, width))}
-        if self._give == "all":
-            forms |= {"weight": Form("float64", (words, width))}
-            forms |= {"bias": Form("float64", (words,))}
-        return forms
+            return replace(order, settings=settings, forms=dict.fromkeys(names, one))
+        share: Array = self._counted[order.part] / self._valid
+        width = order.snapshot.parameters["weight"].shape[1]
+        return replace(
+            order,
+            settings=settings,
+            own={"log": self._logs(order.part), "share": share},
+            forms={"input": Form("float64", (order.samples, width))},
+        )
 
     def _is_sound(self, order: Order, found: Tensors) -> bool:
-        if order.kernel != "statistics":
-            return True
         # The largest is one of the summands, and none is larger than it.
-        words, sums = len(order.snapshot.parameters["weight"]), found["sum"]
-        return bool(sums.min() >= 1.0 and sums.max() <= words * (1.0 + _ROUNDING))
+        words, sums = len(order.snapshot.parameters["weight"]), found.get("sum")
+        most = words * (1.0 + _ROUNDING)
+        return sums is None or bool(sums.min() >= 1.0 and sums.max() <= most)
 
     def _logs(self, part: int) -> Array:
         """Return the logarithm of each token's sum of ``exp(z)`` over the vocabulary."""
         tops, sums = (self._of("statistics", part, name) for name in ("max", "sum"))
         top: Array = np.max(tops, axis=0)  # without it large logits would overflow
         pairs = zip(tops, sums, strict=True)
-        total = sum(s * np.exp(m - top) for m, s in pairs)
-        log: Array = top + np.log(total)
-        return log
+        total: Array = np.log(sum(s * np.exp(m - top) for m, s in pairs))
+        return top + total
 
     def loss(self) -> float:
         """Return the mean over the tokens that count, as torch's ``cross_entropy`` does."""
-        return math.fsum(
-            float(self._losses(part).sum()) / self._valid
-            for part in range(len(self._parts))
-        )
-
-    def _losses(self, part: int) -> Array:
-        smoothing = self._smoothing
-        found = self._logs(part)
-        found -= (1.0 - smoothing) * sum(self._of("statistics", part, "target"))
+        smoothing, parts = self._smoothing, range(len(self._parts))
+        found = np.concatenate([self._logs(part) for part in parts])
+        found -= (1.0 - smoothing) * self._sum("statistics", "target")
         if smoothing:
-            totals = sum(self._of("statistics", part, "total"))
-            found -= smoothing / self._starts[-1] * totals
-        return np.where(self._counted[part], found, 0.0)
+            mean = self._sum("statistics", "total") / self._starts[-1]
+            found -= smoothing * mean
+        return math.fsum(found[np.concatenate(self._counted)]) / self._valid
 
-    def slopes(self) -> dict[str, Array]:
-        """Return the loss's slopes: ``input`` and, where asked for, ``weight`` and ``bias``."""
-        parts = range(len(self._parts))
-        inputs: list[Array] = [sum(self._of("slopes", p, "input")) for p in parts]  # type: ignore[misc]  # at least one shard
-        found = {"input": np.concatenate(inputs)}
-        for name in ("weight", "bias") if self._give == "all" else ():
-            every = [self._of("slopes", part, name) for part in parts]
-            by_shard = [sum(ones) for ones in zip(*every, strict=True)]
-            found[name] = np.concatenate(by_shard)
-        return found
+    def slope(self) -> Array:
+        """Return the loss's slope at the input, (tokens, width)."""
+        return self._sum("slopes", "input")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from stoilo.learn.core.data import Part
-from stoilo.learn.core.models import Kernel
-from stoilo.learn.core.orders import Snapshot
+from stoilo.learn.core.models import ArrayModel, Kernel
 from stoilo.learn.core.tensors import Array, Tensors
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.kernels import shards as kernels
@@ -20,29 +18,21 @@ from stoilo.learn.trainers.options import TrainerOptions, open_backend
 if TYPE_CHECKING:
     from stoilo.learn.trainers.options import Place
 
-Give = Literal["loss", "input", "all"]
 
+class ShardModel(ArrayModel):
+    """Shards' kernels and the researcher's function, if any; each order brings weights."""
 
-@dataclass(frozen=True)
-class ShardModel:
-    """What every task of a shard gets beside its weights: nothing, or a function."""
-
-    given: Mapping[str, object] = field(default_factory=dict)
-    level: str = field(default="numeric", init=False)
     looks: ClassVar[Mapping[str, object]] = {}  # no shard is computed here beforehand
 
-    def first(self) -> Snapshot:
-        """Return version 0, which is nobody's: each shard is a version of its own."""
-        return Snapshot(0, {})
+    @classmethod
+    def of(cls, function: Any) -> ShardModel:  # noqa: ANN401 - none for a vocabulary
+        """Return the model of a function; its own weights are nobody's."""
+        return cls({"none": np.zeros(1)}, function)
 
     def kernel(self, name: str) -> Kernel:
         """Return a shard's kernel."""
         found: Kernel = getattr(kernels, name)
         return found
-
-    def constants(self) -> Mapping[str, object]:
-        """Return what the researcher gave."""
-        return self.given
 
 
 async def apply_wide(
@@ -67,9 +57,10 @@ async def apply_wide(
         shape: of one sample's output.
         options: as a trainer's, as far as it does not train.
     """
-    parts = _cut(x, np.zeros(len(x), np.int8), options)
+    of = options or TrainerOptions(tasks=1)
+    parts = _cut(x, np.zeros(len(x), np.int8), of)
     method = Wide(shards, [len(part) for part in parts], shape)
-    await _run(conn, method, ShardModel({"function": function}), parts, options)
+    await _run(conn, method, ShardModel.of(function), parts, of)
     return method.output()
 
 
@@ -81,10 +72,9 @@ async def vocabulary_loss(
     *,
     smoothing: float = 0.0,
     ignored: int = -100,
-    give: Give = "input",
     options: TrainerOptions | None = None,
-) -> tuple[float, dict[str, Array]]:
-    """Return the mean cross-entropy over a vocabulary in shards, and its slopes.
+) -> tuple[float, Array]:
+    """Return the mean cross-entropy over a vocabulary in shards, and its slope at `x`.
 
     As ``torch.nn.functional.cross_entropy`` of ``x·Wᵀ + b``, with labels smoothed over the
     whole vocabulary, while nobody sees more than a shard's logits. A wrong answer of the right
@@ -97,20 +87,19 @@ async def vocabulary_loss(
         shards: ``weight`` (words, width) and ``bias`` (words) of each.
         smoothing: of the labels.
         ignored: the target of tokens that do not count.
-        give: "loss" alone, with the slope at the "input", or "all" with the shards' own.
         options: as a trainer's, as far as it does not train.
     """
-    parts = _cut(x, y, options)
+    of = options or TrainerOptions(tasks=1)
+    parts = _cut(x, y, of)
     targets = [np.asarray(part.y) for part in parts]
-    how: dict[str, Any] = {"smoothing": smoothing, "ignored": ignored, "give": give}
-    method = Vocabulary(shards, targets, **how)
-    await _run(conn, method, ShardModel(), parts, options)
-    return method.loss(), {} if give == "loss" else method.slopes()
+    method = Vocabulary(shards, targets, smoothing, ignored)
+    await _run(conn, method, ShardModel.of(None), parts, of)
+    return method.loss(), method.slope()
 
 
-def _cut(x: Array, y: Array, options: TrainerOptions | None) -> list[Part]:
+def _cut(x: Array, y: Array, of: TrainerOptions) -> list[Part]:
     """Return parts in the samples' order: the answers are put together in it."""
-    tasks = min(len(x), (options or TrainerOptions(tasks=1)).tasks)
+    tasks = min(len(x), of.tasks)
     cut = zip(np.array_split(x, tasks), np.array_split(y, tasks), strict=True)
     return [Part(some, theirs) for some, theirs in cut]
 
@@ -120,13 +109,11 @@ async def _run(
     method: Sharded,
     model: ShardModel,
     parts: Sequence[Part],
-    options: TrainerOptions | None,
+    of: TrainerOptions,
 ) -> None:
-    of = options or TrainerOptions()
     backend = open_backend(conn, of.redundancy, of.flavor, of.limits)
-    most, tries = of.in_flight or 16, of.tries
-    how: dict[str, Any] = {"in_flight": most, "tries": tries, "folder": of.folder}
-    settings = RunSettings(name="shards", clip=None, **how)
+    most = of.in_flight or 16
+    settings = RunSettings("shards", most, of.tries, clip=None, folder=of.folder)
     try:
         async with Run(method, model, parts, backend, settings) as run:
             await run.finish()

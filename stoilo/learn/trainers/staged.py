@@ -14,7 +14,7 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Kernel, TorchModel
 from stoilo.learn.core.tensors import Form
-from stoilo.learn.methods.staged import Staged, StagedSettings, count_parts
+from stoilo.learn.methods.staged import Staged, StagedSettings
 from stoilo.learn.trainers.options import TrainerOptions, as_parts
 from stoilo.learn.trainers.trainer import Trainer
 
@@ -35,30 +35,23 @@ class StagedModel(TorchModel):
     def __post_init__(self) -> None:
         """Refuse what cannot be cut."""
         super().__post_init__()
-        if any(True for _ in self.module.buffers()):
+        found: Any = self.module  # a sequence
+        if [*found.buffers()]:
             raise UsageError(
                 "STO-T001",
                 "a stage has buffers, of which several groups under way make several",
                 hint="LayerNorm or GroupNorm in the place of BatchNorm",
             )
-        once = len([*self.module.parameters()])
-        if sum(len([*stage.parameters()]) for stage in self.stages) != once:
+        each = sum(len([*stage.parameters()]) for stage in found)
+        if each > len([*found.parameters()]):
             raise UsageError("STO-T001", "two stages share a parameter")
-
-    @property
-    def stages(self) -> list[nn.Module]:
-        """The stages, first to last."""
-        found: Any = self.module  # iterable: a Sequential
-        return list(found)
 
     def kernel(self, name: str) -> Kernel:
         """Return a stage's kernel, or one of the whole model."""
         from stoilo.learn.kernels import stages  # noqa: PLC0415 - needs torch
 
-        if name in stages.__all__:
-            found: Kernel = getattr(stages, name)
-            return found
-        return super().kernel(name)
+        known: dict[str, Kernel] = {one: getattr(stages, one) for one in stages.__all__}
+        return known.get(name) or super().kernel(name)
 
     def outputs(self, part: Part) -> list[Form]:
         """Return what each stage but the last makes of a sample, by running two here.
@@ -68,27 +61,23 @@ class StagedModel(TorchModel):
         """
         import torch  # noqa: PLC0415 - only with a module
 
-        kernels: Any = self._kernels()
-        few, found = part.take(slice(0, 2)), []
+        from stoilo.learn.kernels import torch_models  # noqa: PLC0415 - needs torch
+
+        kernels: Any = torch_models  # untyped: they travel as source
+        stages: Any = self.module
+        few, found = part.take(slice(0, 2)), list[Form]()
         x = kernels.take(few.x, None)
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
-            for place, stage in enumerate(self.stages[:-1]):
+            for place, stage in enumerate(stages[:-1]):
                 x = kernels.apply(stage, x)
                 is_one = isinstance(x, torch.Tensor) and x.is_floating_point()
                 if not is_one or not x.ndim or len(x) != len(few):
                     raise UsageError(
                         "STO-T001",
                         f"stage {place} does not give one floating array, samples first",
-                        hint="cut the model where one activation passes",
                     )
                 found.append(Form(str(x.numpy().dtype), tuple(x.shape[1:])))
         return found
-
-    @staticmethod
-    def _kernels() -> object:
-        from stoilo.learn.kernels import torch_models  # noqa: PLC0415 - needs torch
-
-        return torch_models
 
 
 class StagedTrainer(Trainer):
@@ -96,7 +85,7 @@ class StagedTrainer(Trainer):
 
     An activation cannot be bounded as a gradient is, and a wrong one spoils all that comes
     after it: at a server let copies agree (``redundancy=CreateOptions(min_quorum=2)``). The
-    bound on answers, checks at home and codecs know whole models only, and are off.
+    bound on answers and checks at home know whole models only, and are off.
 
     Args:
         stages: modules, each taking what the one before gives; copied, not changed.
@@ -117,7 +106,10 @@ class StagedTrainer(Trainer):
     ) -> None:
         from torch import nn  # noqa: PLC0415 - only with modules
 
-        options = _check(options or TrainerOptions())
+        usual, options = TrainerOptions(), options or TrainerOptions()
+        for name in ("privacy", "transport", "downlink"):
+            if getattr(options, name) != getattr(usual, name):
+                raise UsageError("STO-T040", f"{name} is for whole models, not stages")
         model = StagedModel(nn.Sequential(*copy.deepcopy([*stages])), loss)
         parts = as_parts(data, options)
         make = functools.partial(
@@ -128,24 +120,13 @@ class StagedTrainer(Trainer):
         )
         most = options.in_flight or settings.in_flight or len(stages)
         options = replace(options, clip=None, home_checks=0.0, in_flight=most)
-        dealt = deal_parts(parts, len(stages))
+        dealt = deal_parts(parts) if len(stages) > 1 else parts
         super().__init__(conn, model, dealt, make, options=options, name="staged")
 
 
-def deal_parts(parts: Sequence[Part], stages: int) -> list[Part]:
-    """Return the parts that orders name, as `count_parts` counts them."""
-    if len(count_parts([1], stages)) == 1:
-        return list(parts)
-    empty = [np.zeros(len(part), np.int8) for part in parts]
-    inputs = [Part(part.x, none) for part, none in zip(parts, empty, strict=True)]
-    targets = [Part(none, part.y) for part, none in zip(parts, empty, strict=True)]
-    return [*inputs, *targets, Part(np.zeros(1, np.int8), np.zeros(1, np.int8))]
-
-
-def _check(options: TrainerOptions) -> TrainerOptions:
-    """Refuse what has no meaning for a single stage's answers."""
-    usual = TrainerOptions()
-    for name in ("privacy", "transport", "downlink"):
-        if getattr(options, name) != getattr(usual, name):
-            raise UsageError("STO-T040", f"{name} is for whole models, not for stages")
-    return options
+def deal_parts(parts: Sequence[Part]) -> list[Part]:
+    """Return inputs, targets and an empty part: nobody fetches what his stage does not need."""
+    none = [np.zeros(len(part), np.int8) for part in parts]
+    inputs = [Part(part.x, no) for part, no in zip(parts, none, strict=True)]
+    targets = [Part(no, part.y) for part, no in zip(parts, none, strict=True)]
+    return [*inputs, *targets, Part(none[0][:1], none[0][:1])]
