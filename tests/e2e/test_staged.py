@@ -101,21 +101,32 @@ async def note_transfers(conn, names):
     wire.upload, wire.download = send, fetch
 
 
-def test_activations_go_from_host_to_host_and_never_here(deployment):
-    """1.2 MB each: more than what the server's answer to a poll brings along."""
+def test_activations_go_from_host_to_host_and_never_here(deployment, tmp_path):
+    """1.2 MB each: more than what the server's answer to a poll brings along.
 
-    async def train():
-        moved, stayed = [], set()
+    The trainer is killed on the way: the next one names what its tasks left at the server.
+    """
+
+    async def train(steps, moved, stayed):
         async with connect(deployment) as conn:
             await note_transfers(conn, moved)
-            trainer = make_trainer(conn, 0, 512, WIDE)
-            async with trainer:
-                mailbox = trainer.run._jobs.mailbox
-                async for _ in trainer:
-                    stayed |= {one.digest for one in mailbox._left.values()}
-        return trainer, moved, stayed
+            trainer = make_trainer(conn, 0, 512, WIDE, folder=tmp_path)
+            await trainer.start()
+            mailbox = trainer.run._jobs.mailbox
+            while steps and not trainer.finished:
+                await trainer._step()
+                stayed |= {one.digest for one in mailbox._left.values()}
+                steps -= 1
+            if steps:
+                await trainer.close()
+            else:  # as a kill would: nothing is written any more
+                await trainer.run.backend.close()
+                trainer.run._saving.close()
+        return trainer
 
-    trainer, moved, stayed = asyncio.run(train())
+    moved, stayed = [], set()
+    asyncio.run(train(12, moved, stayed))
+    trainer = asyncio.run(train(100, moved, stayed))
     check(trainer, 0, 512, WIDE)
     assert len(stayed) == 2 * trainer.run.method.groups
     assert moved
