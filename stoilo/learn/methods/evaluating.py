@@ -152,15 +152,8 @@ class Sharded(MethodBase):
     def _complete(self, order: Order) -> Order:
         """Return the order with what its kernel needs besides, and the answer's forms."""
 
-    def _is_sound(self, order: Order, found: Tensors) -> bool:  # noqa: ARG002 - some can tell
-        """Whether these numbers can be an answer at all."""
-        return True
-
     def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:  # noqa: ARG002 - nothing moves
-        sound = self._is_sound(order, reply.tensors)
-        if not sound:
-            self.lose(order)
-        if not sound or not self._ledger.answer(order.key):
+        if not self._ledger.answer(order.key):
             return Outcome(applied=False, epoch=0)
         self._answers[order.key] = dict(reply.tensors)
         ended = self.finished
@@ -246,11 +239,14 @@ class Vocabulary(Sharded):
             forms={"input": Form("float64", (order.samples, width))},
         )
 
-    def _is_sound(self, order: Order, found: Tensors) -> bool:
+    def _count(self, order: Order, reply: Reply, staleness: int) -> Outcome:
         # The largest is one of the summands, and none is larger than it.
-        words, sums = len(order.snapshot.parameters["weight"]), found.get("sum")
-        most = words * (1.0 + _ROUNDING)
-        return sums is None or bool(sums.min() >= 1.0 and sums.max() <= most)
+        most = len(order.snapshot.parameters["weight"]) * (1.0 + _ROUNDING)
+        sums = reply.tensors.get("sum", np.ones(1))
+        if sums.min() >= 1.0 and sums.max() <= most:
+            return super()._count(order, reply, staleness)
+        self.lose(order)
+        return Outcome(applied=False, epoch=0)
 
     def _logs(self, part: int) -> Array:
         """Return the logarithm of each token's sum of ``exp(z)`` over the vocabulary."""

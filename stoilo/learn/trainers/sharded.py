@@ -24,11 +24,6 @@ class ShardModel(ArrayModel):
 
     looks: ClassVar[Mapping[str, object]] = {}  # no shard is computed here beforehand
 
-    @classmethod
-    def of(cls, function: Any) -> ShardModel:  # noqa: ANN401 - none for a vocabulary
-        """Return the model of a function; its own weights are nobody's."""
-        return cls({"none": np.zeros(1)}, function)
-
     def kernel(self, name: str) -> Kernel:
         """Return a shard's kernel."""
         found: Kernel = getattr(kernels, name)
@@ -60,7 +55,7 @@ async def apply_wide(
     of = options or TrainerOptions(tasks=1)
     parts = _cut(x, np.zeros(len(x), np.int8), of)
     method = Wide(shards, [len(part) for part in parts], shape)
-    await _run(conn, method, ShardModel.of(function), parts, of)
+    await _run(conn, method, function, parts, of)
     return method.output()
 
 
@@ -93,7 +88,7 @@ async def vocabulary_loss(
     parts = _cut(x, y, of)
     targets = [np.asarray(part.y) for part in parts]
     method = Vocabulary(shards, targets, smoothing, ignored)
-    await _run(conn, method, ShardModel.of(None), parts, of)
+    await _run(conn, method, None, parts, of)
     return method.loss(), method.slope()
 
 
@@ -107,12 +102,12 @@ def _cut(x: Array, y: Array, of: TrainerOptions) -> list[Part]:
 async def _run(
     conn: Place,
     method: Sharded,
-    model: ShardModel,
+    function: Any,  # noqa: ANN401 - the researcher's, none for a vocabulary
     parts: Sequence[Part],
     of: TrainerOptions,
 ) -> None:
     backend = open_backend(conn, of.redundancy, of.flavor, of.limits)
-    most = of.in_flight or 16
+    most, model = of.in_flight or 16, ShardModel({"nobody's": np.zeros(1)}, function)
     settings = RunSettings("shards", most, of.tries, clip=None, folder=of.folder)
     try:
         async with Run(method, model, parts, backend, settings) as run:

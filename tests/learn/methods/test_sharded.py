@@ -7,9 +7,12 @@ import torch
 from stoilo.core.errors import UsageError
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
+from stoilo.learn.core.data import Part
+from stoilo.learn.core.models import make_arguments
+from stoilo.learn.core.orders import Reply
 from stoilo.learn.methods.evaluating import Vocabulary
 from stoilo.learn.trainers.options import TrainerOptions
-from stoilo.learn.trainers.sharded import apply_wide, vocabulary_loss
+from stoilo.learn.trainers.sharded import ShardModel, apply_wide, vocabulary_loss
 
 WORDS, WIDTH, TOKENS = 50, 6, 40
 CUTS = {1: [50], 2: [17, 33], 3: [25, 1, 24], 8: [9, 3, 1, 7, 11, 6, 5, 8]}
@@ -103,6 +106,23 @@ async def test_sum_without_its_largest_summand_is_asked_for_again():
     assert backend.served[1] > 0
     assert sum(backend.served) > 2 * 3
     assert worst(found, by_torch(x, y, w, b, 0.0)) < 1e-12
+
+
+def test_work_that_was_saved_in_any_round_goes_on():
+    x, y, w, b = make(5)
+    wanted = by_torch(x, y, w, b, 0.0)
+    model, parts = ShardModel({"none": np.zeros(1)}, None), np.split(x, 2)
+    method = Vocabulary(cut(w, b, CUTS[3]), np.split(y, 2))
+    while not method.finished:
+        for order in method.next_orders(2):
+            part = Part(parts[order.part], np.split(y, 2)[order.part])
+            given = make_arguments(model, order.snapshot, part, order.settings)
+            answer = model.kernel(order.kernel)({**given, "own": order.own})
+            method.take(order, Reply(0, order.samples, 0.0, answer["tensors"]))
+        again = Vocabulary(cut(w, b, CUTS[3]), np.split(y, 2))
+        again.load(method.save())
+        method = again
+    assert worst((method.loss(), method.slope()), wanted) < 1e-12
 
 
 def test_shard_without_words_is_refused():
