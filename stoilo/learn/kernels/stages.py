@@ -58,7 +58,8 @@ def backward(kwargs):
                 loss = len(rows) * loss
                 loss.backward()
                 losses, right = losses + loss.item(), right + correct
-            slopes.append(given.grad if inner else None)
+            if inner:
+                slopes.append(given.grad)
     sums = {
         f"{place}.{name}": torch.zeros_like(p) if p.grad is None else dense(p.grad)
         for name, p in trained(stage)
