@@ -125,8 +125,7 @@ if TYPE_CHECKING:
     )
     from stoilo.learn.trainers.progress import Conditions, Display, Estimate
     from stoilo.learn.trainers.reclaiming import reclaim
-    from stoilo.learn.trainers.sharded import apply_wide, vocabulary_loss
-    from stoilo.learn.trainers.staged import StagedTrainer
+    from stoilo.learn.trainers.staged import StagedTrainer, apply_wide, vocabulary_loss
     from stoilo.learn.trainers.trainer import Trainer
     from stoilo.learn.trainers.watching import MLflow, Page, TensorBoard, WandB, draw
 
@@ -174,8 +173,7 @@ _HOMES = {
     "trainers.parallel": "ParallelResult ParallelSettings ParallelTrainer parallel",
     "trainers.progress": "Conditions Display Estimate",
     "trainers.reclaiming": "reclaim",
-    "trainers.sharded": "apply_wide vocabulary_loss",
-    "trainers.staged": "StagedTrainer",
+    "trainers.staged": "StagedTrainer apply_wide vocabulary_loss",
     "trainers.trainer": "Trainer",
     "trainers.watching": "MLflow Page TensorBoard WandB draw",
 }

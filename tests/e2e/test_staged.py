@@ -18,8 +18,7 @@ from stoilo.learn.core.data import Part
 from stoilo.learn.methods.optimizers import Sgd
 from stoilo.learn.methods.staged import StagedSettings
 from stoilo.learn.trainers.options import TrainerOptions
-from stoilo.learn.trainers.sharded import apply_wide, vocabulary_loss
-from stoilo.learn.trainers.staged import StagedTrainer
+from stoilo.learn.trainers.staged import StagedTrainer, apply_wide, vocabulary_loss
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.served import run_stoilo
 from tests.support.pipelines import follow_rule, make_stages, make_task

@@ -12,7 +12,7 @@ from stoilo.learn.core.models import make_arguments
 from stoilo.learn.core.orders import Reply
 from stoilo.learn.methods.evaluating import Vocabulary
 from stoilo.learn.trainers.options import TrainerOptions
-from stoilo.learn.trainers.sharded import ShardModel, apply_wide, vocabulary_loss
+from stoilo.learn.trainers.staged import ShardModel, apply_wide, vocabulary_loss
 
 WORDS, WIDTH, TOKENS = 50, 6, 40
 CUTS = {1: [50], 2: [17, 33], 3: [25, 1, 24], 8: [9, 3, 1, 7, 11, 6, 5, 8]}
