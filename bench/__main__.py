@@ -24,6 +24,7 @@ SUITES = (
     *("population", "stock", "hostile"),
     *("learn_transport", "learn_codecs", "learn_methods", "learn_jail", "learn_step"),
     *("learn_robust", "learn_ssp", "learn_tensor"),
+    *("learn_robust", "learn_ssp", "learn_staged"),
 )
 OUTPUT = Path(__file__).parent / "out" / "results.json"
 

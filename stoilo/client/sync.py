@@ -155,6 +155,7 @@ class SyncSubmittedTask(_Face[SubmittedTask[ResultT]], Generic[ResultT]):
         return self._core.known
 
     result = _waits(SubmittedTask[ResultT].result)
+    stored = _waits(SubmittedTask[ResultT].stored)
     status = _waits(SubmittedTask[ResultT].status)
     done = _waits(SubmittedTask[ResultT].done)
     explain = _waits(SubmittedTask[ResultT].explain)

@@ -9,6 +9,7 @@ import uuid
 from typing import Any, Generic
 
 from stoilo.client.capture import Captured
+from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.options import TaskOptions
 from stoilo.client.results import (
     UNKNOWN,
@@ -83,6 +84,20 @@ class SubmittedTask(Generic[ResultT]):
             state = self._last.state if self._last else ""
             return TimedOut(self._task_id, timeout or 0.0, state)
         return await read_outcome(self._session.wire, answer, self._known)
+
+    async def stored(self) -> StoredValue | TaskOutcome[ResultT]:
+        """Wait as `result` does; return a handle of the value instead of the value.
+
+        A large value then stays at the server, and another task's ``kwargs`` name it as what
+        `Connection.put` returns, unread here: what volunteers agreed on goes to volunteers.
+        A small one, which the server's answer brings along, is put there. Not for maps.
+        """
+        answer = await self.wait()
+        if answer is None or answer.state != TaskState.SUCCEEDED.value or answer.items:
+            return await self.result()
+        if answer.value_blob:
+            return StoredValue(answer.value_blob, 0)  # its size the server does not say
+        return StoredValue(await self._session.store(answer.value), len(answer.value))
 
     async def item_results(self, count: int) -> list[TaskOutcome[ResultT]]:
         """Return the outcome of each item of a map task, in order."""

@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from stoilo.learn.methods.sandblaster import SandblasterSettings
     from stoilo.learn.methods.schedules import Cosine, StepDecay, TorchSchedule, WarmUp
     from stoilo.learn.methods.ssp import SspSettings
+    from stoilo.learn.methods.staged import StagedSettings
     from stoilo.learn.methods.synchronous import (
         LargeMinibatchSettings,
         SynchronousSettings,
@@ -127,6 +128,7 @@ if TYPE_CHECKING:
     )
     from stoilo.learn.trainers.progress import Conditions, Display, Estimate
     from stoilo.learn.trainers.reclaiming import reclaim
+    from stoilo.learn.trainers.staged import StagedTrainer, apply_wide, vocabulary_loss
     from stoilo.learn.trainers.trainer import Trainer
     from stoilo.learn.trainers.watching import MLflow, Page, TensorBoard, WandB
 
@@ -163,6 +165,7 @@ _HOMES = {
     "methods.sandblaster": "SandblasterSettings",
     "methods.schedules": "Cosine StepDecay TorchSchedule WarmUp",
     "methods.ssp": "SspSettings",
+    "methods.staged": "StagedSettings",
     "methods.synchronous": "LargeMinibatchSettings SynchronousSettings",
     "store.server": "ParameterServer",
     "trainers.dpbgd": "DPBGDOptions DPBGDTrainer",
@@ -176,6 +179,7 @@ _HOMES = {
     "trainers.parallel": "ParallelResult ParallelSettings ParallelTrainer parallel",
     "trainers.progress": "Conditions Display Estimate",
     "trainers.reclaiming": "reclaim",
+    "trainers.staged": "StagedTrainer apply_wide vocabulary_loss",
     "trainers.trainer": "Trainer",
     "trainers.watching": "MLflow Page TensorBoard WandB",
 }
@@ -201,10 +205,18 @@ __all__ = [
     "WarmUp", "Yogi", "assign_duplicate", "assign_iid", "cell", "chain", "collect",
     "deal_blocks", "deal_by_key", "draw", "evaluate", "evaluate_on", "export", "fit",
     "hand_over", "import_torchvision", "list_handed", "make_trainer", "number_triples",
+    "SimulatedHost", "Spell", "SspSettings", "SspTrainer", "StagedSettings",
+    "StagedTrainer", "Staleness", "StepDecay", "StopRule", "SynchronousSettings",
+    "SynchronousTrainer", "TensorBoard", "Ternary", "TopK", "TorchModel",
+    "TorchOptimizer", "TorchSchedule", "Trained", "Trainer", "TrainerOptions",
+    "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB", "WarmUp", "Yogi",
+    "apply_wide", "assign_duplicate", "assign_iid", "chain", "collect", "deal_blocks",
+    "deal_by_key", "draw", "evaluate", "evaluate_on", "export", "fit", "hand_over",
+    "import_torchvision", "list_handed", "make_trainer", "number_triples",
     "number_words", "parallel", "parse_columns", "parse_set", "parse_triple",
     "parse_vector", "read_lines", "reclaim", "scale_pixels", "split",
     "split_by_classes", "split_by_dirichlet", "split_by_label", "split_lines",
-    "take_up",
+    "take_up", "vocabulary_loss",
 ]
 # fmt: on
 

@@ -12,6 +12,7 @@ from bench import learn_jail
 from bench.corpus import KERNELS, NUMPY, TORCH, Program
 from bench.frozen import budget_ms
 from bench.hostile import Sizes as HostileSizes
+from bench.learn_staged import Case
 from bench.rows import Row
 from bench.simulation.scenario import Scenario
 from bench.stock import Sizes as StockSizes
@@ -45,6 +46,11 @@ SMALL = {
     "learn_step": {"widths": (4,), "steps": 1},
     "learn_robust": {"seeds": (0,), "answers": 6, "steps": 3, "epochs": 1},
     "learn_ssp": {"seeds": (0,), "base_s": 0.1},
+    "learn_staged": {
+        "cases": (Case("small", 4, 2),),
+        "vocabulary": {"words": 4, "width": 2, "tokens": 3, "shards": 2},
+        "rounds": 1,
+    },
     "hostile": {"sizes": HostileSizes(2, 4, 8, 2, 1, 3)},
     "submit": {"sizes": Sizes(cached=3, uncached=3, peer=1, alone=1, together=2)},
 }
@@ -56,6 +62,7 @@ LONG = {
         "learn_jail",
         "learn_methods",
         "learn_ssp",
+        "learn_staged",
         "learn_step",
         "log_reading",
         "log_witnesses",

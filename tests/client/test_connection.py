@@ -13,6 +13,7 @@ import stoilo
 from stoilo.client.address import Address
 from stoilo.client.session import Journal
 from stoilo.client.wire import SourceRefused
+from stoilo.core.codec.skeleton import encode
 from stoilo.core.errors import (
     DeniedError,
     StoiloError,
@@ -178,6 +179,34 @@ def test_reason_of_a_rejection_reaches_the_server(with_fake: Any) -> None:
         assert service.rejected == {task.task_id: "far from all others"}
 
     with_fake(body)
+
+
+@pytest.mark.parametrize(("most", "uploads"), [(1, 0), (1 << 20, 1)])
+def test_stored_value_is_named_and_a_large_one_never_read(
+    with_fake: Any, most: int, uploads: int
+) -> None:
+    async def body(conn: Any, service: FakeTaskService) -> None:
+        service.inline_bytes = most
+        handle = await (await conn.create_task(add, ADD).submit()).stored()
+        assert isinstance(handle, stoilo.StoredValue)
+        assert service.blobs[handle.digest] == encode(5)
+        await conn.create_task(add, {"a": handle, "b": 1}).submit()
+        assert list(service.tasks.values())[-1].request.blobs == [handle.digest]
+        assert (service.calls["UploadBlob"], service.calls["DownloadBlob"]) == (
+            uploads,
+            0,
+        )
+
+    with_fake(body)
+
+
+def test_stored_gives_the_error_of_a_task_without_a_value(with_fake: Any) -> None:
+    async def body(conn: Any, _service: FakeTaskService) -> None:
+        found = await (await conn.create_task(add, ADD).submit()).stored()
+        assert isinstance(found, stoilo.UserError)
+
+    outcome = Outcome(TaskState.USER_ERROR, b"", "ZeroDivisionError", "by zero")
+    with_fake(body, FakeTaskService(lambda _request, _service: outcome))
 
 
 def test_errors_are_returned_and_keep_the_builtin_type(with_fake: Any) -> None:

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class StoredValue:
-    """A handle of `Connection.put`.
+    """A handle of `Connection.put`, or of a task's value that stays at the server.
 
     Attributes:
         digest: SHA-256 of the encoded value, the blob's name.
-        size: encoded size, bytes.
+        size: encoded size, bytes; 0 where nobody has said it.
     """
 
     digest: str

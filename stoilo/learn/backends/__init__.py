@@ -9,7 +9,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self, TypeVar
 
 from stoilo.client.capture.arguments import StoredValue
@@ -25,7 +25,7 @@ class Handle:
     """A value stored once; in a job's arguments it stands for the value."""
 
     digest: str  # its name
-    size: int  # encoded, bytes
+    size: int  # encoded, bytes; 0 where nobody has said it
     stored: object  # what the backend puts into a task in its place
 
 
@@ -45,6 +45,8 @@ class Job:
     # Whether two values are the same answer, where copies are compared; equality when
     # None
     alike: Callable[[object, object], bool] | None = None
+    # Whether the value stays at the place: its ending then has a `Handle` of it
+    stays: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ class JobEnd:
     """How a job ended: with a value (hostile, unchecked) or an error."""
 
     job_id: str  # as `Backend.submit` returned it
-    value: object  # what the kernel returned; None with an error
+    # What the kernel returned, or a handle of it where it stays; None with an error
+    value: object
     # A `stoilo.UserError` of the kernel or a `StoiloError`; None with a value
     error: Exception | None
     finished_at: float  # by the backend's clock, s
@@ -122,6 +125,17 @@ class OwnBackend(Backend):
         """Return the value's handle."""
         stored, _ = StoredValue.of(value)
         return Handle(stored.digest, stored.size, value)
+
+
+def leave(job: Job, ending: JobEnd) -> JobEnd:
+    """Return the ending with a handle in the value's place, where the job's value stays."""
+    if not job.stays or ending.error is not None:
+        return ending
+    try:
+        stored, _ = StoredValue.of(ending.value)
+    except StoiloError as error:
+        return replace(ending, value=None, error=error)
+    return replace(ending, value=Handle(stored.digest, stored.size, ending.value))
 
 
 async def reach(

@@ -8,7 +8,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 from stoilo.client.results import user_error
-from stoilo.learn.backends import Job, JobEnd, OwnBackend, resolve
+from stoilo.learn.backends import Job, JobEnd, OwnBackend, leave, resolve
 from stoilo.learn.core.models import torch_lock
 
 
@@ -25,6 +25,7 @@ class LocalBackend(OwnBackend):
         if job.key not in self._running:
             loop = asyncio.get_running_loop()
             work = loop.run_in_executor(self._pool, self._run, job)
+            work = loop.run_in_executor(self._pool, _run_here, job)
             self._running[job.key] = work
             work.add_done_callback(lambda _: self._ended.put_nowait(job.key))
         return job.key
@@ -56,6 +57,10 @@ class LocalBackend(OwnBackend):
         for key in list(self._running):
             await self.cancel(key)
         await asyncio.to_thread(self._pool.shutdown)
+
+
+def _run_here(job: Job) -> JobEnd:
+    return leave(job, run_job(job))
 
 
 def run_job(job: Job) -> JobEnd:

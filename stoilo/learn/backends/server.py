@@ -8,6 +8,7 @@ import math
 import time
 from typing import TYPE_CHECKING, Any
 
+from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.options import CreateOptions, TaskLimits
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
@@ -80,7 +81,7 @@ class ServerBackend(Backend):
             key=job.key,
         )
         submitted = await staged.submit()
-        self._watch(submitted)
+        self._watch(submitted, stays=job.stays)
         return submitted.task_id
 
     async def submit_many(self, jobs: Sequence[Job]) -> list[str | StoiloError]:
@@ -98,9 +99,9 @@ class ServerBackend(Backend):
             for work, error in zip(works, errors, strict=True)
         ]
 
-    def _watch(self, submitted: SubmittedTask[Any]) -> None:
+    def _watch(self, submitted: SubmittedTask[Any], *, stays: bool) -> None:
         if submitted.task_id not in self._watched:
-            work = asyncio.create_task(await_ending(submitted))
+            work = asyncio.create_task(await_ending(submitted, stays=stays))
             self._watched[submitted.task_id] = work
 
     async def next(self, wait_s: float | None = None) -> JobEnd | None:
@@ -159,15 +160,18 @@ def make_redundancy() -> Redundancy:
     )
 
 
-async def await_ending(submitted: SubmittedTask[Any]) -> JobEnd:
+async def await_ending(submitted: SubmittedTask[Any], *, stays: bool = False) -> JobEnd:
     """Wait for a task's outcome; an error of ours becomes the ending's error."""
+    outcome: object
     try:
-        outcome: object = await submitted.result()
+        outcome = await (submitted.stored() if stays else submitted.result())
     except StoiloError as failure:  # an answer that does not decode, for example
         outcome = failure
     is_error = isinstance(outcome, (UserError, TaskSystemError, TimedOut, StoiloError))
     error = outcome if is_error and isinstance(outcome, Exception) else None
     value = None if error is not None else outcome
+    if isinstance(value, StoredValue):
+        value = Handle(value.digest, value.size, value)
     now = time.monotonic()
     return JobEnd(submitted.task_id, value, error, now, count_claimed_s(submitted))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.learn.backends import Job, JobEnd, OwnBackend
+from stoilo.learn.backends import Job, JobEnd, OwnBackend, leave
 from stoilo.learn.backends.local import run_job
 
 MOST_DOUBLED = 10  # answers at fault that make a host's pause longer
@@ -176,7 +176,7 @@ class SimulatedBackend(OwnBackend):
         self._open.discard(job.key)
         self._givers[job.key] = event.host
         self.served[event.host] += 1
-        return ending
+        return leave(job, ending)
 
     def _pause(self, host: int) -> None:
         # The later, the more of its last answers were at fault.

@@ -79,7 +79,7 @@ class TextBackend(ServerBackend):
         session = self._connection.session
         captured = text.capture(job, session.captures)
         submitted = await submit(session, captured, options, job.key)
-        self._watch(submitted)
+        self._watch(submitted, stays=job.stays)
         return submitted.task_id
 
 

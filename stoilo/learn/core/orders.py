@@ -13,7 +13,7 @@ from typing import Protocol
 
 from stoilo.core.errors import TrustError
 from stoilo.learn.core.states import Plain, State
-from stoilo.learn.core.tensors import Tensors
+from stoilo.learn.core.tensors import Form, Tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,12 @@ class Order:
     rows: tuple[int, ...] | None = None  # of the part, which samples; all when None
     # Arrays of this part alone: beside the snapshot's, or in place of those of a name
     own: Tensors = field(default_factory=dict)
+    # Argument of the kernel → key of the order whose answer, which stayed, it is
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    # Whether the answer stays at the place for later orders to name: it has no numbers here
+    stays: bool = False
+    # Of the answer's arrays, where they are not those of `arrays`
+    forms: Mapping[str, Form] | None = None
 
     @property
     def arrays(self) -> Tensors:
@@ -94,6 +100,8 @@ class Update:
     late: tuple[str, ...] = ()
     # Keys of orders that are out and whose answers would not count
     given_up: tuple[str, ...] = ()
+    # Keys of answers that stayed at the place and that no order will name any more
+    spent: tuple[str, ...] = ()
 
 
 class Method(Protocol):

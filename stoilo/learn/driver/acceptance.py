@@ -177,11 +177,12 @@ class Guard:
         """Return what the answer to `order` must look like."""
         frozen = order.settings.get("frozen_buffers") is True
         least = self._least_loss
+        # An evaluation gives numbers only
+        usual = {} if order.kernel == "evaluate" else forms_of(order.arrays)
         return Expectation(
             version=order.snapshot.version,
             samples=order.samples,
-            # An evaluation gives numbers only
-            tensors={} if order.kernel == "evaluate" else forms_of(order.arrays),
+            tensors=usual if order.forms is None else order.forms,
             buffers={} if frozen else self._forms,
             least_loss=least * order.samples if np.isfinite(least) else -np.inf,
             may_lack=self._looks.get(order.kernel, Look()).lacking,

@@ -21,9 +21,10 @@ from stoilo.learn.core.lazy import LazyPart, check_name
 from stoilo.learn.core.models import Model
 from stoilo.learn.core.orders import Order, Snapshot
 from stoilo.learn.core.states import State, parse, render, unfit
-from stoilo.learn.core.tensors import Array
+from stoilo.learn.core.tensors import Array, Form
 from stoilo.learn.driver.acceptance import Expectation
 from stoilo.learn.driver.downlink import Versions, name_blobs
+from stoilo.learn.driver.mailbox import Mailbox
 from stoilo.learn.driver.saving import Tally
 from stoilo.learn.driver.transport import asked
 
@@ -154,51 +155,44 @@ class Flights:
         self._attempts = saved.attempts
 
 
+# Fields of an order that are saved as they are
+_SAME = (
+    *("key", "kernel", "part", "samples", "settings"),
+    *("own", "inputs", "stays", "forms"),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class _Row:
     """A flight as it is saved: of its snapshot, the version."""
 
-    key: str
-    kernel: str
     version: int
-    part: int
-    samples: int
-    settings: dict[str, Any]
     rows: Array | None
     attempt: int
     is_late: bool
+    key: str
+    kernel: str
+    part: int
+    samples: int
+    settings: dict[str, Any]
     own: dict[str, Array] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)
+    stays: bool = False
+    forms: dict[str, Form] | None = None
 
     @classmethod
     def of(cls, flight: Flight) -> _Row:
         """Return the row of a flight."""
         order = flight.order
-        return cls(
-            order.key,
-            order.kernel,
-            order.snapshot.version,
-            order.part,
-            order.samples,
-            dict(order.settings),
-            flight.rows,
-            flight.attempt,
-            flight.is_late,
-            dict(order.own),
-        )
+        same: dict[str, Any] = {name: getattr(order, name) for name in _SAME}
+        about = flight.attempt, flight.is_late
+        return cls(order.snapshot.version, flight.rows, *about, **same)
 
     def open(self, snapshot: Snapshot) -> Flight:
         """Return the flight, which starts from `snapshot`."""
         rows = None if self.rows is None else tuple(self.rows.tolist())
-        order = Order(
-            self.key,
-            self.kernel,
-            snapshot,
-            self.part,
-            self.samples,
-            self.settings,
-            rows,
-            self.own,
-        )
+        same: dict[str, Any] = {name: getattr(self, name) for name in _SAME}
+        order = Order(snapshot=snapshot, rows=rows, **same)
         return Flight(order, self.attempt, is_late=self.is_late, _rows=self.rows)
 
 
@@ -280,6 +274,7 @@ class Jobs:
 
     Attributes:
         ident: of the run; part of every key.
+        mailbox: answers that stayed at the place.
     """
 
     def __init__(
@@ -291,6 +286,7 @@ class Jobs:
         versions: Versions | None = None,  # how parameters travel; whole without it
     ) -> None:
         self.ident, self._versions = ident, versions or Versions(None)
+        self.mailbox = Mailbox()
         self._model, self._parts, self._tally = model, parts, tally
         self._handles: dict[str, Handle] = {}
 
@@ -324,6 +320,7 @@ class Jobs:
         return {
             **self._model.constants(),
             **handles,
+            **self.mailbox.find(order),
             **({"downlink": means} if means else {}),
             "data": await self._put_part(order, backend),
             "rows": None if order.rows is None else list(order.rows),
@@ -377,6 +374,7 @@ class Jobs:
             check=expected.validator(told),
             # Of two trained models the distance says nothing: they must be equal.
             alike=None if is_place else expected.comparator(told),
+            stays=order.stays,
         )
 
     def _key(self, flight: Flight, arguments: Mapping[str, object]) -> str:

@@ -151,6 +151,8 @@ class Run:
                 self.method.load(select(states, "method"))
                 self._flights.load(select(states, "flights"))
                 self._versions.load(states)
+                if "mailbox" in states.plain:  # checkpoints of before have none
+                    self._jobs.mailbox.load(select(states, "mailbox"))
                 if self._beside is not None:
                     self._beside.load(select(states, "beside"))
         except BaseException:
@@ -235,7 +237,8 @@ class Run:
         if not orders:
             return
         send, transport = self._versions.send, self.settings.transport
-        orders = [ask(send(order), transport) for order in orders]
+        # What stays is read by kernels only, which know no codec.
+        orders = [o if o.stays else ask(send(o), transport) for o in orders]
         added = [self._flights.add(order) for order in orders]
         await self._save()
         await self._submit(added)
@@ -291,7 +294,10 @@ class Run:
             cut = self._guard.shortened
             value = receive(ending.value, order, self._guard.expect(order).tensors)
             part = self._jobs.part_of(order)
-            reply = await self._keep(flight, self._guard.judge(order, part, value))
+            if order.stays:
+                reply = self._jobs.mailbox.take(order, value, self._guard.expect(order))
+            else:
+                reply = await self._keep(flight, self._guard.judge(order, part, value))
         except TrustError as error:
             self.tally.refused += 1
             self._disputes.note(ending.job_id, str(error))
@@ -335,6 +341,7 @@ class Run:
         self._losses.forget(key, was_in_vain=not update.applied)
         self._disputes.forget(key)
         self._flights.overtake(update.late)
+        self._jobs.mailbox.forget(update.spent)
         self.history.note(update, at, self.tally)
         # Saved and told by `step`, which may be interrupted in between.
         self._untold = update
@@ -383,7 +390,7 @@ class Run:
             return
         # All of one moment: nothing may be awaited between them.
         states = {"method": self.method.save(), "flights": self._flights.save()}
-        states |= self._versions.save()
+        states |= self._versions.save() | {"mailbox": self._jobs.mailbox.save()}
         states |= {"beside": self._beside.save()} if self._beside is not None else {}
         await self._saving.save(self._jobs.ident, self.memory, states)
         self.method.note_saved()

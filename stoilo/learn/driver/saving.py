@@ -148,7 +148,8 @@ def _update(row: Mapping[str, Any]) -> Update:
     return Update(**wanted)
 
 
-_FIELDS = [one.name for one in fields(Update) if one.name not in ("late", "given_up")]
+_OTHERS = {"late", "given_up", "spent"}  # keys: of no interest later
+_FIELDS = [one.name for one in fields(Update) if one.name not in _OTHERS]
 
 
 _SHOWN = 3  # so many differences are named

@@ -195,6 +195,8 @@ class Outcome:
     late: tuple[str, ...] = ()
     # Keys of orders that are out and whose answers would not count
     given_up: tuple[str, ...] = ()
+    # Keys of answers that stayed at the place and are named no more
+    spent: tuple[str, ...] = ()
 
 
 class MethodBase(Stateful, ABC):
@@ -262,6 +264,7 @@ class MethodBase(Stateful, ABC):
             epoch_ended=outcome.ended,
             late=outcome.late,
             given_up=outcome.given_up,
+            spent=outcome.spent,
         )
 
     @abstractmethod

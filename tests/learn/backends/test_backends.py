@@ -1,12 +1,13 @@
 """One contract for threads and simulated volunteers; the server's backend: tests/e2e."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import UserError
-from stoilo.learn.backends import Job, server
+from stoilo.learn.backends import Handle, Job, server
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
 
@@ -62,6 +63,22 @@ async def test_stored_value_stands_where_its_handle_is_and_is_not_shared(backend
         values = [(await backend.next()).value for _ in range(2)]
     assert values == [5, 5]
     assert (len(handle.digest), handle.stored) == (64, [1, 2])
+
+
+async def test_value_that_stays_is_given_to_the_next_job_by_its_handle(backend):
+    async with backend:
+        await backend.submit(replace(job("k", 4), stays=True))
+        handle = (await backend.next()).value
+        assert isinstance(handle, Handle)
+        await backend.submit(job("next", n=handle))
+        assert (await backend.next()).value == 2 * 9 + 1
+
+
+async def test_value_that_is_no_data_cannot_stay():
+    async with LocalBackend() as backend:
+        await backend.submit(Job("k", lambda _: object(), {}, 1, "pure", stays=True))
+        ending = await backend.next()
+    assert (ending.value, ending.error.code) == (None, "STO-D001")
 
 
 async def test_exception_of_the_function_is_a_user_error(backend):

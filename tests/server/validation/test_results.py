@@ -11,6 +11,8 @@ from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError
 from stoilo.core.types import RunStatus
 from stoilo.executor.verifier.workunit import Disposition
+from stoilo.server.admission import tokens
+from stoilo.server.admission.blobs import granted_blobs
 from stoilo.server.db import schema
 from stoilo.server.engines.interface import OutcomeKind, ResultVerdict
 from stoilo.server.validation.answers import parse_answer
@@ -290,6 +292,10 @@ def test_large_value_is_fetched_as_a_blob(bench: Bench) -> None:
     answer = bench.poll(name)
     assert (answer.value, len(answer.value_blob)) == (b"", 64)
     assert bench.server.blobs.path(answer.value_blob).read_bytes() == value
+    with bench.store.read() as connection:  # the tasks of its owner may name it
+        owner = tokens.find_owner(connection, bench.token, bench.clock())
+        for who, may in ((owner.account_id, True), (owner.account_id + 1, False)):
+            assert bool(granted_blobs(connection, who, [answer.value_blob])) is may
 
 
 def test_map_task_keeps_agreeing_items(bench: Bench) -> None:
