@@ -21,7 +21,7 @@ from stoilo.learn.trainers.options import TrainerOptions
 from stoilo.learn.trainers.staged import StagedTrainer, apply_wide, vocabulary_loss
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.served import run_stoilo
-from tests.support.pipelines import follow_rule, make_stages, make_task
+from tests.support.stagedtasks import follow_rule, make_stages, make_task
 
 pytestmark = pytest.mark.slow
 RATE, BATCH, WIDE = 0.2, 256, 600

@@ -25,13 +25,12 @@ class LocalBackend(OwnBackend):
         if job.key not in self._running:
             loop = asyncio.get_running_loop()
             work = loop.run_in_executor(self._pool, self._run, job)
-            work = loop.run_in_executor(self._pool, _run_here, job)
             self._running[job.key] = work
             work.add_done_callback(lambda _: self._ended.put_nowait(job.key))
         return job.key
 
     def _run(self, job: Job) -> JobEnd:
-        return run_job(job)
+        return leave(job, run_job(job))
 
     async def next(self, wait_s: float | None = None) -> JobEnd | None:
         """Return the next ending, in the order in which jobs end."""
@@ -57,10 +56,6 @@ class LocalBackend(OwnBackend):
         for key in list(self._running):
             await self.cancel(key)
         await asyncio.to_thread(self._pool.shutdown)
-
-
-def _run_here(job: Job) -> JobEnd:
-    return leave(job, run_job(job))
 
 
 def run_job(job: Job) -> JobEnd:

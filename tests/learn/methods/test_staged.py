@@ -19,7 +19,7 @@ from stoilo.learn.methods.schedules import StepDecay
 from stoilo.learn.methods.staged import Staged, StagedSettings
 from stoilo.learn.trainers.options import TrainerOptions
 from stoilo.learn.trainers.staged import StagedModel, StagedTrainer
-from tests.support.pipelines import follow_rule, make_stages, make_task
+from tests.support.stagedtasks import follow_rule, make_stages, make_task
 
 SEEDS = range(5)
 RATE = 0.2
