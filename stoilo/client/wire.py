@@ -205,7 +205,7 @@ logger = logging.getLogger("stoilo.client")
 
 CALL_S = 30.0  # Deadline of one call, s (thesis: 30)
 
-UPLOAD_BYTES = 1024 * 1024
+UPLOAD_BYTES = 256 * 1024  # larger pieces cost both sides fresh pages
 TRANSFER_S = 600.0
 WARN_EVERY_S = 30.0
 MANY_CALLS = 64  # Calls in flight on one connection; more wait for their turn
