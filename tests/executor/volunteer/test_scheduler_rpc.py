@@ -34,6 +34,7 @@ from stoilo.executor.volunteer.transfer import (
     parse_upload_reply,
     render_size_query,
     render_upload_head,
+    takes_sha256,
 )
 from stoilo.server.engines.embedded.web.replies import render_reply, render_upload_reply
 from stoilo.server.engines.embedded.web.requests import (
@@ -203,10 +204,19 @@ def test_scheduler_of_another_server_is_refused():
 
 
 def test_upload_head_reaches_the_project_as_it_was_meant():
-    head = render_upload_head(UPLOAD, nbytes=900, md5="a" * 32, offset=100)
+    head = render_upload_head(UPLOAD, nbytes=900, checksum="a" * 32, offset=100)
     assert head.endswith(b"<data>\n")
     assert parse_upload(head) == UploadHead(UPLOAD.name, 900, "a" * 32, 100)
     assert parse_upload(render_size_query("x_0")) == SizeQuery("x_0")
+
+
+def test_checksum_of_a_project_of_ours_is_the_sha256():
+    head = render_upload_head(UPLOAD, nbytes=900, checksum="b" * 64, offset=0)
+    assert parse_upload(head) == UploadHead(UPLOAD.name, 900, "b" * 64, 0)
+    assert takes_sha256(render_upload_reply(0, size=17))
+    assert not takes_sha256(
+        b"<data_server_reply><status>0</status></data_server_reply>"
+    )
 
 
 def test_upload_reply_reaches_the_volunteer_as_it_was_meant():

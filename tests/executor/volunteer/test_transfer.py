@@ -16,12 +16,13 @@ from stoilo.executor.volunteer.scheduler import (
     Settings,
     request_of,
 )
-from stoilo.executor.volunteer.transfer import Refused, Transfer
+from stoilo.executor.volunteer.transfer import Refused, Transfer, matches
 from stoilo.server.engines.embedded.web.replies import render_reply
 from tests.support.scripted import Scripted, ScriptedProject
 
 DATA = bytes(range(256)) * 400
 MD5 = hashlib.md5(DATA, usedforsecurity=False).hexdigest()
+SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
 @pytest.fixture
@@ -113,8 +114,23 @@ def test_other_bytes_than_announced_are_thrown_away(project, transfer, target, d
     assert list(target.parent.iterdir()) == []
 
 
-def reply(status=0, size=None):
-    held = "" if size is None else f"<file_size>{size}</file_size>"
+@pytest.mark.parametrize(
+    ("named", "summed", "counts"),
+    [
+        (SHA256, "0" * 32, True),  # the stronger name says enough
+        ("0" * 64, MD5, False),
+        ("file", "0" * 32, False),
+        ("file", "", True),  # programs are signed instead
+    ],
+)
+def test_file_counts_by_its_name_or_else_by_its_md5(target, named, summed, counts):
+    target.write_bytes(DATA)
+    assert matches(FileInfo(named, "", len(DATA), summed), target) is counts
+    assert not matches(FileInfo(named, "", len(DATA) + 1, summed), target)
+
+
+def reply(status=0, size=None, more=""):
+    held = more if size is None else f"<file_size>{size}</file_size>{more}"
     text = f"<data_server_reply><status>{status}</status>{held}</data_server_reply>"
     return Scripted(text.encode())
 
@@ -134,6 +150,21 @@ def test_upload_goes_on_where_the_project_is(project, transfer, tmp_path):
     assert b"<get_file_size>w_1_0_r</get_file_size>" in question
     assert b"<offset>70000</offset>" in rest
     assert rest.endswith(DATA[70_000:])
+
+
+@pytest.mark.parametrize(
+    ("more", "checksum"),
+    [
+        ("", f"<md5_cksum>{MD5}</md5_cksum>"),
+        ("<takes_sha256>1</takes_sha256>", f"<sha256_cksum>{SHA256}</sha256_cksum>"),
+    ],
+)
+def test_checksum_is_the_one_that_the_project_takes(
+    project, transfer, tmp_path, more, checksum
+):
+    project.answer("/up", reply(size=0, more=more), reply())
+    upload(project, transfer, tmp_path)
+    assert checksum.encode() in project.asked[1].body
 
 
 def test_size_that_a_project_makes_up_breaks_nothing(project, transfer, tmp_path):

@@ -202,7 +202,7 @@ def render_upload_reply(
     """Return an upload's answer: 0 ok, 1 try again, -1 never."""
     lines = ["<data_server_reply>", leaf("status", status)]
     if size is not None:
-        lines.append(leaf("file_size", size))
+        lines += [leaf("file_size", size), leaf("takes_sha256", 1)]
     if why:
         lines.append(leaf("message", why))
     return "\n".join([*lines, "</data_server_reply>", ""]).encode()
