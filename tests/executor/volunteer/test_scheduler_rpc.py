@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 
 import pytest
 from hypothesis import given
@@ -88,7 +89,10 @@ def test_request_reaches_the_project_as_it_was_meant(request_):
     assert parse_request(render_request(request_)) == request_
 
 
-FILE = FileInfo("a" * 64, f"{URL}download/x", 5, "0" * 32, sticky=True)
+FILE = FileInfo(
+    "a" * 64, f"{URL}download/x", 5, "0" * 32, sticky=True, content=b"\0<&>\xff"
+)
+CONTENT = b64encode(FILE.content)
 UPLOAD = UploadInfo("w_1_0_r1_0", f"{URL}upload/y", 1000)
 WORKUNIT = WorkunitInfo(
     "w_1", "pure", 1e9, 1e14, (FileRef("a" * 64, "arguments"),), 5e8, 1e9
@@ -152,6 +156,7 @@ BAD_REPLIES = {
     "unknown file": REPLY.replace(b"<file_name>aaaa", b"<file_name>bbbb"),
     "file without size": re.sub(rb"<nbytes>\d+</nbytes>", b"", REPLY),
     "file without md5": REPLY.replace(b"0" * 32, b"x"),
+    "content is none": REPLY.replace(CONTENT, b"a&lt;b"),
     "other host": REPLY.replace(b"127.0.0.1:8080/download", b"192.168.0.1/download"),
     "other port": REPLY.replace(b"127.0.0.1:8080/upload", b"127.0.0.1:22/upload"),
     "file url": REPLY.replace(b"http://127.0.0.1:8080/download", b"file:///etc"),
@@ -239,6 +244,7 @@ def test_request_tells_all_that_a_stock_client_tells():
             code_sign_key="1024\nab\n.\n",
             sticky_files=("f" * 64,),
             own_program=True,
+            takes_content=True,
             other_results=(OtherResult("w_1_0", 0.25),),
         )
     ).decode()
@@ -252,6 +258,7 @@ def test_request_tells_all_that_a_stock_client_tells():
         "<code_sign_key>\n1024\nab\n.\n</code_sign_key>",
         f"<file_info><name>{'f' * 64}</name></file_info>",
         "<stoilo_own_program>1</stoilo_own_program>",
+        "<stoilo_takes_content>1</stoilo_takes_content>",
         "<fraction_done>0.250000</fraction_done>",
     ):
         assert part in text

@@ -8,6 +8,7 @@ that none of them is ever left out.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import TYPE_CHECKING
 
 from stoilo.core.boinc.xml import element, escape, leaf
@@ -130,6 +131,8 @@ def _file(info: FileInfo, *more: str) -> str:
     urls = (leaf("url", url) for url in (*info.mirrors, info.url))
     sticky = "<sticky/>" if info.sticky else ""
     size = {"nbytes": info.nbytes, "md5_cksum": info.md5}
+    if info.content:  # only who asked for it reads it, and checks it like a download
+        more = (*more, leaf("stoilo_content", b64encode(info.content).decode()))
     return element("file_info", *urls, *more, sticky, name=info.name, **size)
 
 

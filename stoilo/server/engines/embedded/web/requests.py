@@ -89,6 +89,7 @@ def parse_request(data: bytes) -> SchedulerRequest:
         wait_s=max(0.0, root.number("stoilo_wait")),
         wishes=_wishes(root),
         own_program=root.flag("stoilo_own_program"),
+        takes_content=root.flag("stoilo_takes_content"),
         client=ClientVersion(
             natural(root, "core_client_major_version"),
             natural(root, "core_client_minor_version"),
