@@ -310,14 +310,15 @@ class Wire:
 
     async def _collect(self, digest: str) -> bytes:
         request = pb.DownloadBlobRequest(digest=digest)
-        parts = bytearray()
+        parts, size = list[bytes](), 0
         stream = self.stream("DownloadBlob", request, timeout_s=TRANSFER_S)
         async with aclosing(stream) as messages:
             async for message in messages:
-                parts += message.data
-                if len(parts) > BOUNDS.value_bytes:
+                parts.append(message.data)
+                size += len(message.data)
+                if size > BOUNDS.value_bytes:
                     raise TrustError("STO-C056", "a downloaded result is too large")
-        return bytes(parts)
+        return b"".join(parts)
 
     async def stream(
         self, method: str, request: Request, *, timeout_s: float
