@@ -163,16 +163,12 @@ def combine(
     """
     memory = memory or Memory()
     sizes = [safe_norm(reply.tensors) for reply in replies]
-    sound = [
-        index for index, reply in enumerate(replies) if is_sound(reply, sizes[index])
-    ]
+    sound = [i for i, one in enumerate(replies) if is_sound(one, sizes[i])]
     good = [replies[index] for index in sound]
     if not good:
         raise _too_few(0, 1)
-    memory = memory.with_norms(
-        [sizes[index] / replies[index].samples for index in sound],
-        [reply.samples for reply in good],
-    )
+    means = [sizes[i] / replies[i].samples for i in sound]
+    memory = memory.with_norms(means, [reply.samples for reply in good])
     samples = sum(reply.samples for reply in good)
     with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
         tensors, suspects = _apply(rule, good, memory)
