@@ -110,7 +110,10 @@ class Host:
         name, url = self.upload
         md5 = hashlib.md5(RESULT, usedforsecurity=False).hexdigest()
         file = UploadInfo(name, url, len(RESULT))
-        return render_upload_head(file, nbytes=len(RESULT), md5=md5, offset=0) + RESULT
+        return (
+            render_upload_head(file, nbytes=len(RESULT), checksum=md5, offset=0)
+            + RESULT
+        )
 
 
 @dataclass

@@ -215,7 +215,7 @@ logger = logging.getLogger("stoilo.client")
 
 CALL_S = 30.0  # Deadline of one call, s (thesis: 30)
 
-UPLOAD_BYTES = 1024 * 1024
+UPLOAD_BYTES = 256 * 1024  # larger pieces cost both sides fresh pages
 TRANSFER_S = 600.0
 WARN_EVERY_S = 30.0
 MANY_CALLS = 64  # Calls in flight on one connection; more wait for their turn
@@ -320,14 +320,15 @@ class Wire:
 
     async def _collect(self, digest: str) -> bytes:
         request = pb.DownloadBlobRequest(digest=digest)
-        parts = bytearray()
+        parts, size = list[bytes](), 0
         stream = self.stream("DownloadBlob", request, timeout_s=TRANSFER_S)
         async with aclosing(stream) as messages:
             async for message in messages:
-                parts += message.data
-                if len(parts) > BOUNDS.value_bytes:
+                parts.append(message.data)
+                size += len(message.data)
+                if size > BOUNDS.value_bytes:
                     raise TrustError("STO-C056", "a downloaded result is too large")
-        return bytes(parts)
+        return b"".join(parts)
 
     async def stream(
         self, method: str, request: Request, *, timeout_s: float

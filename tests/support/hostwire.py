@@ -56,7 +56,7 @@ class HostWire:
     def upload(self, upload: UploadInfo, data: bytes) -> None:
         """Send a result file."""
         md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
-        head = render_upload_head(upload, nbytes=len(data), md5=md5, offset=0)
+        head = render_upload_head(upload, nbytes=len(data), checksum=md5, offset=0)
         status, _, why = parse_upload_reply(self._say("POST", upload.url, head + data))
         if status < 0:
             raise Refused("STO-X006", f"the upload was refused: {why}")

@@ -100,6 +100,7 @@ class SchedulerRequest:
     wishes: Wishes = Wishes()  # what not to send
     # the host needs no app version: it runs results by itself (ours)
     own_program: bool = False
+    takes_content: bool = False  # the reply may bring small files with it (ours)
     # version of the client; zeros where it says none
     client: ClientVersion = ClientVersion()
     platforms: tuple[str, ...] = ()  # what the host can run, the best first
@@ -117,6 +118,7 @@ class FileInfo:
     """An input file: immutable, named for ever, fetched from `url`.
 
     `mirrors` are URLs to try before it, in order; nobody vouches for what they send.
+    `content` is the file itself, where the reply brings it; as little vouched for.
     """
 
     name: str
@@ -125,6 +127,7 @@ class FileInfo:
     md5: str
     sticky: bool = False
     mirrors: tuple[str, ...] = ()
+    content: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ from stoilo.executor.volunteer.scheduler import (
 )
 from stoilo.executor.volunteer.status import CONTROL_FILE, Control, StatusFile
 from stoilo.executor.volunteer.task_run import Course, ResultRun, decide
-from stoilo.executor.volunteer.transfer import Transfer
+from stoilo.executor.volunteer.transfer import Transfer, keep_content
 from stoilo.executor.volunteer.wakeup import Wakeup
 
 log = logging.getLogger(__name__)
@@ -315,6 +315,8 @@ class Volunteer:
         for name in reply.aborts_unstarted:
             if not self._has_begun(name):
                 self._abort(name)
+        for file in reply.files:
+            keep_content(file, self._ledger.files / file.name)
         sent = records_of(reply)
         for record in within_room(sent, self._ledger.copies(), self._settings.slots):
             self._ledger.add(record)

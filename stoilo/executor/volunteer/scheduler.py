@@ -10,7 +10,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -257,6 +257,7 @@ def request_of(
         wait_s=WAIT_S if may_wait and not unfinished else 0.0,
         wishes=settings.wishes,
         own_program=settings.own_program,
+        takes_content=True,
         client=CLIENT_VERSION,
         platforms=(PLATFORM,),
         host=info or HostInfo(),
@@ -347,7 +348,8 @@ def records_of(reply: SchedulerReply) -> list[ResultRecord]:
     for result in reply.results:
         workunit, upload = workunits[result.workunit], uploads[result.upload]
         inputs = tuple(
-            FileRecord(ref.open_name, files[ref.file_name]) for ref in workunit.files
+            FileRecord(ref.open_name, replace(files[ref.file_name], content=b""))
+            for ref in workunit.files
         )
         records.append(
             ResultRecord(

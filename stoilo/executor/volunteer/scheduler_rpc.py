@@ -9,6 +9,7 @@ must stay with the project, numbers are finite, counts are bounded.
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Mapping
 from dataclasses import replace
 from platform import machine
@@ -139,7 +140,16 @@ def _file(info: Element, master_url: str) -> FileInfo:
         md5=md5,
         sticky=info.flag("sticky"),
         mirrors=tuple(one for one in mirrors if may_ask(master_url, one, name)),
+        content=_content(info),
     )
+
+
+def _content(info: Element) -> bytes:
+    text = info.string("stoilo_content", longest=REPLY_BOUNDS.document_bytes)
+    try:
+        return b64decode(text, validate=True)
+    except ValueError:
+        raise TrustError("STO-X030", "a file's content is no base64") from None
 
 
 def _program_file(info: Element, master_url: str) -> ProgramFile:
@@ -315,6 +325,7 @@ def _own_fields(request: SchedulerRequest) -> list[str]:
         "stoilo_require_public_source": int(wishes.require_public_source),
         "stoilo_wait": f"{request.wait_s:.3f}" if request.wait_s else "",
         "stoilo_own_program": int(request.own_program),
+        "stoilo_takes_content": int(request.takes_content),
     }
     said = [leaf(tag, value) for tag, value in fields.items() if value]
     return said + [leaf("stoilo_topic", topic) for topic in wishes.topics]

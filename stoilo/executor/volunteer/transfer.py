@@ -1,7 +1,8 @@
 """The volunteer's HTTP: account, scheduler calls, downloads, uploads. Every answer is bounded.
 
-A file counts only when size, MD5 and (its name) SHA-256 are right, so a mirror is believed in
-nothing: one that is dead, slow or sends other bytes is passed over, and the project is left.
+A file counts only when its size and the SHA-256 that is its name are right (the MD5, of one
+with another name), so a mirror is believed in nothing: one that is dead, slow or sends other
+bytes is passed over, and the project is left.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from stoilo.core.boinc.messages import (
     UploadInfo,
 )
 from stoilo.core.boinc.xml import XmlBounds, leaf, parse_xml
+from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.core.http_client import (
     AnswerTooLargeError,
     HttpClient,
     HttpError,
 )
-from stoilo.executor.verifier.installation import disk_trouble
+from stoilo.executor.verifier.installation import disk_trouble, replace_file
 from stoilo.executor.volunteer.addresses import find_scheduler, same_origin
 from stoilo.executor.volunteer.ledger import ResultRecord, mark_sticky
 from stoilo.executor.volunteer.scheduler_rpc import (
@@ -47,9 +49,13 @@ def render_size_query(name: str) -> bytes:
 
 
 def render_upload_head(
-    upload: UploadInfo, *, nbytes: int, md5: str, offset: int
+    upload: UploadInfo, *, nbytes: int, checksum: str, offset: int
 ) -> bytes:
-    """Return everything of an upload before its raw bytes."""
+    """Return everything of an upload before its raw bytes.
+
+    `checksum`: of the whole file, its MD5 or, for who takes it, its SHA-256.
+    """
+    kind = "sha256_cksum" if len(checksum) == NAMED_BY_DIGEST else "md5_cksum"
     return _data_request(
         "<file_upload>",
         "<file_info>",
@@ -59,7 +65,7 @@ def render_upload_head(
         leaf("max_nbytes", upload.max_nbytes),
         "</file_info>",
         leaf("nbytes", nbytes),
-        leaf("md5_cksum", md5),
+        leaf(kind, checksum),
         leaf("offset", offset),
         "<data>",
     )
@@ -86,9 +92,13 @@ def parse_upload_reply(data: bytes) -> tuple[int, int, str]:
     )
 
 
-CHUNK = 256 * 1024
+def takes_sha256(data: bytes) -> bool:
+    """Whether a project's answer (hostile) says that it takes that as a checksum."""
+    return parse_xml(data, UPLOAD_REPLY_BOUNDS).find("takes_sha256") is not None
+
+
 PAGE_BYTES = 64 * 1024
-ASK_SIZE_FROM = 8192  # like BOINC: smaller files are simply sent
+ASK_SIZE_FROM = 256 * 1024  # what is smaller is sent sooner than asked about
 NAMED_BY_DIGEST = 64
 OK, PARTIAL, NOT_FOUND, RANGE_WRONG = 200, 206, 404, 416
 AGENT = "stoilo volunteer (BOINC client 7.20.5)"
@@ -214,24 +224,31 @@ class Transfer:
         data = path.read_bytes()
         if len(data) > copy.upload_max:
             raise Refused("STO-X006", "the result is larger than the project takes")
-        offset = 0
+        offset, is_ours = 0, False
         if len(data) >= ASK_SIZE_FROM:
             query = render_size_query(copy.upload_name)
-            offset = min(self._say(copy.upload_url, query), len(data))
+            held, is_ours = self._say(copy.upload_url, query)
+            offset = min(held, len(data))
         info = UploadInfo(copy.upload_name, copy.upload_url, copy.upload_max)
-        md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
-        head = render_upload_head(info, nbytes=len(data), md5=md5, offset=offset)
+        # The project hashes for itself: by the same sum it need not read the file twice.
+        md5 = hashlib.md5(usedforsecurity=False)
+        total = hashlib.sha256() if is_ours else md5
+        total.update(data)
+        checksum = total.hexdigest()
+        head = render_upload_head(
+            info, nbytes=len(data), checksum=checksum, offset=offset
+        )
         self._say(copy.upload_url, head + data[offset:])
 
-    def _say(self, url: str, body: bytes) -> int:
-        """Post to the upload handler; returns the size held."""
+    def _say(self, url: str, body: bytes) -> tuple[int, bool]:
+        """Post to the upload handler; returns the size held, and `takes_sha256`."""
         answer = self._small("POST", url, most=PAGE_BYTES, body=body)
         status, held, message = parse_upload_reply(answer)
         if status < 0:
             raise Refused("STO-X006", f"the upload was refused: {message[:200]}")
         if status > 0:
             raise UnreachableError("STO-X001", f"upload put off: {message[:200]}")
-        return max(0, held)
+        return max(0, held), takes_sha256(answer)
 
     def _bring(self, file: FileInfo, part: Path) -> None:
         """Bring a file to `part` from the first mirror, or the project, that has it."""
@@ -330,18 +347,28 @@ def _answering() -> Iterator[None]:
         ) from error
 
 
+def keep_content(file: FileInfo, target: Path) -> None:
+    """Keep a file that came with its reply, if it is the one that its name says.
+
+    Any other is fetched like those that did not come. Raises ``STO-X008``.
+    """
+    is_it = len(file.content) == file.nbytes > 0
+    if is_it and not target.exists() and content_digest(file.content) == file.name:
+        replace_file(target, file.content)
+
+
 def matches(file: FileInfo, path: Path) -> bool:
-    """Say whether a file has the announced size, MD5 and (by its name) SHA-256."""
-    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
-    size = 0
+    """Say whether a file has the announced size and the SHA-256 that is its name.
+
+    Of a file with another name, the MD5; programs have none and are signed instead.
+    """
+    named = len(file.name) == NAMED_BY_DIGEST
+    total = hashlib.sha256() if named else hashlib.md5(usedforsecurity=False)
     try:
         with path.open("rb") as stream:
-            while chunk := stream.read(CHUNK):
-                size += len(chunk)
-                sha256.update(chunk)
-                md5.update(chunk)
+            found = hashlib.file_digest(stream, lambda: total).hexdigest()
+            size = stream.tell()
     except OSError:
         return False
-    named = len(file.name) != NAMED_BY_DIGEST or sha256.hexdigest() == file.name
-    summed = not file.md5 or md5.hexdigest() == file.md5  # programs are signed instead
-    return named and size == file.nbytes and summed
+    wanted = file.name if named else file.md5
+    return size == file.nbytes and wanted in {found, ""}

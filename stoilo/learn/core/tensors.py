@@ -69,7 +69,7 @@ def safe_norm(tensors: Tensors) -> float:
     """Return the Euclidean norm without overflow on the way; NaN or inf as they are."""
     with np.errstate(over="ignore", invalid="ignore"):
         # float32 squares run out of room at 1e19.
-        squares = [float(np.vdot(a, a)) for a in map(_doubles, tensors.values())]
+        squares = [_square(array) for array in tensors.values()]
     total = sum(sorted(squares))  # in whatever order the names are
     # The quick way is exact only where no square was lost above or below.
     if total < math.inf and all(square > _TINY or square == 0.0 for square in squares):
@@ -82,12 +82,15 @@ def _scaled_norm(tensors: Tensors) -> float:
     largest = max((_largest(array) for array in tensors.values()), default=0.0)
     if largest == 0.0 or not math.isfinite(largest):
         return largest
-    parts = [_doubles(array) / largest for array in tensors.values()]
-    return largest * math.sqrt(sum(sorted(float(np.vdot(p, p)) for p in parts)))
+    parts = [array.astype(np.float64) / largest for array in tensors.values()]
+    return largest * math.sqrt(sum(sorted(map(_square, parts))))
 
 
-def _doubles(array: Array) -> NDArray[np.float64]:
-    return array.astype(np.float64, copy=False)
+def _square(array: Array) -> float:
+    # Block by block: no copy in float64, no threads of the linear algebra library, which go
+    # on spinning long after such a short sum.
+    flat = array.reshape(-1)
+    return float(np.einsum("i,i", flat, flat, dtype=np.float64, casting="unsafe"))
 
 
 def _largest(array: Array) -> float:

@@ -235,19 +235,20 @@ class Guard:
         is_place = order.gives_parameters
         with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
             moved = add(reply.tensors, base, -1.0) if is_place else reply.tensors
-        if not robust.is_sound(replace(reply, tensors=moved)):
+        way, size = replace(reply, tensors=moved), safe_norm(moved)
+        if not robust.is_sound(way, size):
             raise refuse_answer("its norm is not finite")
         if self._clip is None:
             return reply
-        way, steps = replace(reply, tensors=moved), count_steps(order)
+        steps = count_steps(order)
         memory = self._memory_for(order)
-        self.reach = robust.compare(way, memory, self._clip, steps=steps)
-        cut, after = robust.clip(way, memory, self._clip, steps=steps)
+        self.reach = robust.compare(way, memory, self._clip, steps=steps, size=size)
+        cut, after = robust.clip(way, memory, self._clip, steps=steps, size=size)
         if memory is self.memory:
             self.memory = after
         if cut.tensors is moved:
             return reply
-        times = safe_norm(moved) / max(safe_norm(cut.tensors), _TINY)
+        times = size / max(safe_norm(cut.tensors), _TINY)
         # Cut and counted all the same, but its host is named to the place.
         if times > FAR:
             self.doubt = f"{times:.2g} times as large as the largest that counts"

@@ -38,13 +38,17 @@ from stoilo.learn.methods.rules import (
 )
 
 
-def is_sound(reply: Reply) -> bool:
-    """Return whether all its numbers are finite and it has samples."""
+def is_sound(reply: Reply, size: float | None = None) -> bool:
+    """Return whether all its numbers are finite and it has samples.
+
+    `size`: the norm of its arrays, here and below, where that is known already.
+    """
+    size = safe_norm(reply.tensors) if size is None else size
     return (
         reply.samples > 0
         and math.isfinite(reply.loss_sum)
         and is_finite(reply.buffers)
-        and math.isfinite(safe_norm(reply.tensors))
+        and math.isfinite(size)
     )
 
 
@@ -108,14 +112,20 @@ def measure(size: float, samples: int, steps: int = 0) -> tuple[float, int]:
 
 
 def clip(
-    reply: Reply, memory: Memory, rule: Clip, *, steps: int = 0
+    reply: Reply,
+    memory: Memory,
+    rule: Clip,
+    *,
+    steps: int = 0,
+    size: float | None = None,
 ) -> tuple[Reply, Memory]:
     """Return a single reply as `rule` lets it count, for methods that wait for nobody.
 
     The reply must be sound. Its own norm is remembered, not what it was cut to. Of local
     steps it holds the way, and their number is the order's: a volunteer has no say in it.
     """
-    size, samples = measure(safe_norm(reply.tensors), reply.samples, steps)
+    size = safe_norm(reply.tensors) if size is None else size
+    size, samples = measure(size, reply.samples, steps)
     after = memory.with_norms([size], [samples])
     # A way is no sum: of few samples a step, it has more noise and no less weight.
     factor = _clip_factor(size, samples, after, rule, power=0.5 if steps else 1.0)
@@ -124,9 +134,17 @@ def clip(
     return replace(reply, tensors=_weighted([reply], [factor])), after
 
 
-def compare(reply: Reply, memory: Memory, rule: Clip, *, steps: int = 0) -> float:
+def compare(
+    reply: Reply,
+    memory: Memory,
+    rule: Clip,
+    *,
+    steps: int = 0,
+    size: float | None = None,
+) -> float:
     """Return how many times the usual size a sound reply is; 1 while nothing is known."""
-    size, samples = measure(safe_norm(reply.tensors), reply.samples, steps)
+    size = safe_norm(reply.tensors) if size is None else size
+    size, samples = measure(size, reply.samples, steps)
     once = replace(rule, factor=1.0)
     power = 0.5 if steps else 1.0
     return 1.0 / _clip_factor(size, samples, memory, once, power=power)
@@ -144,13 +162,13 @@ def combine(
         UsageError: ``STO-T060`` when no reply is finite or too few are left for `rule`.
     """
     memory = memory or Memory()
-    sound = [index for index, reply in enumerate(replies) if is_sound(reply)]
+    sizes = [safe_norm(reply.tensors) for reply in replies]
+    sound = [i for i, one in enumerate(replies) if is_sound(one, sizes[i])]
     good = [replies[index] for index in sound]
     if not good:
         raise _too_few(0, 1)
-    memory = memory.with_norms(
-        [safe_norm(r.tensors) / r.samples for r in good], [r.samples for r in good]
-    )
+    means = [sizes[i] / replies[i].samples for i in sound]
+    memory = memory.with_norms(means, [reply.samples for reply in good])
     samples = sum(reply.samples for reply in good)
     with np.errstate(over="ignore", invalid="ignore"):  # the next check sees it
         tensors, suspects = _apply(rule, good, memory)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger(__name__)
 ERROR_KEY = "stoilo-error-bin"
-CHUNK_BYTES = 1024 * 1024  # each costs a thread's turn and a message
+CHUNK_BYTES = 256 * 1024  # each costs a thread's turn; larger ones cost fresh pages
 LONGEST_CALL_S = 60.0
 LONGEST_STREAM_S = 3600.0
 LONGEST_WAIT_S = 600.0  # then the caller asks again

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 
 import pytest
 from hypothesis import given
@@ -34,6 +35,7 @@ from stoilo.executor.volunteer.transfer import (
     parse_upload_reply,
     render_size_query,
     render_upload_head,
+    takes_sha256,
 )
 from stoilo.server.engines.embedded.web.replies import render_reply, render_upload_reply
 from stoilo.server.engines.embedded.web.requests import (
@@ -87,7 +89,10 @@ def test_request_reaches_the_project_as_it_was_meant(request_):
     assert parse_request(render_request(request_)) == request_
 
 
-FILE = FileInfo("a" * 64, f"{URL}download/x", 5, "0" * 32, sticky=True)
+FILE = FileInfo(
+    "a" * 64, f"{URL}download/x", 5, "0" * 32, sticky=True, content=b"\0<&>\xff"
+)
+CONTENT = b64encode(FILE.content)
 UPLOAD = UploadInfo("w_1_0_r1_0", f"{URL}upload/y", 1000)
 WORKUNIT = WorkunitInfo(
     "w_1", "pure", 1e9, 1e14, (FileRef("a" * 64, "arguments"),), 5e8, 1e9
@@ -151,6 +156,7 @@ BAD_REPLIES = {
     "unknown file": REPLY.replace(b"<file_name>aaaa", b"<file_name>bbbb"),
     "file without size": re.sub(rb"<nbytes>\d+</nbytes>", b"", REPLY),
     "file without md5": REPLY.replace(b"0" * 32, b"x"),
+    "content is none": REPLY.replace(CONTENT, b"a&lt;b"),
     "other host": REPLY.replace(b"127.0.0.1:8080/download", b"192.168.0.1/download"),
     "other port": REPLY.replace(b"127.0.0.1:8080/upload", b"127.0.0.1:22/upload"),
     "file url": REPLY.replace(b"http://127.0.0.1:8080/download", b"file:///etc"),
@@ -203,10 +209,19 @@ def test_scheduler_of_another_server_is_refused():
 
 
 def test_upload_head_reaches_the_project_as_it_was_meant():
-    head = render_upload_head(UPLOAD, nbytes=900, md5="a" * 32, offset=100)
+    head = render_upload_head(UPLOAD, nbytes=900, checksum="a" * 32, offset=100)
     assert head.endswith(b"<data>\n")
     assert parse_upload(head) == UploadHead(UPLOAD.name, 900, "a" * 32, 100)
     assert parse_upload(render_size_query("x_0")) == SizeQuery("x_0")
+
+
+def test_checksum_of_a_project_of_ours_is_the_sha256():
+    head = render_upload_head(UPLOAD, nbytes=900, checksum="b" * 64, offset=0)
+    assert parse_upload(head) == UploadHead(UPLOAD.name, 900, "b" * 64, 0)
+    assert takes_sha256(render_upload_reply(0, size=17))
+    assert not takes_sha256(
+        b"<data_server_reply><status>0</status></data_server_reply>"
+    )
 
 
 def test_upload_reply_reaches_the_volunteer_as_it_was_meant():
@@ -229,6 +244,7 @@ def test_request_tells_all_that_a_stock_client_tells():
             code_sign_key="1024\nab\n.\n",
             sticky_files=("f" * 64,),
             own_program=True,
+            takes_content=True,
             other_results=(OtherResult("w_1_0", 0.25),),
         )
     ).decode()
@@ -242,6 +258,7 @@ def test_request_tells_all_that_a_stock_client_tells():
         "<code_sign_key>\n1024\nab\n.\n</code_sign_key>",
         f"<file_info><name>{'f' * 64}</name></file_info>",
         "<stoilo_own_program>1</stoilo_own_program>",
+        "<stoilo_takes_content>1</stoilo_takes_content>",
         "<fraction_done>0.250000</fraction_done>",
     ):
         assert part in text

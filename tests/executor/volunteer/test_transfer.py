@@ -16,12 +16,21 @@ from stoilo.executor.volunteer.scheduler import (
     Settings,
     request_of,
 )
-from stoilo.executor.volunteer.transfer import Refused, Transfer
+from stoilo.executor.volunteer.transfer import (
+    Refused,
+    Transfer,
+    keep_content,
+    matches,
+)
 from stoilo.server.engines.embedded.web.replies import render_reply
 from tests.support.scripted import Scripted, ScriptedProject
 
 DATA = bytes(range(256)) * 400
 MD5 = hashlib.md5(DATA, usedforsecurity=False).hexdigest()
+SHA256 = hashlib.sha256(DATA).hexdigest()
+LARGE = DATA * 3  # so large that a volunteer asks how much is there
+MD5_OF_LARGE = hashlib.md5(LARGE, usedforsecurity=False).hexdigest()
+SHA256_OF_LARGE = hashlib.sha256(LARGE).hexdigest()
 
 
 @pytest.fixture
@@ -113,17 +122,39 @@ def test_other_bytes_than_announced_are_thrown_away(project, transfer, target, d
     assert list(target.parent.iterdir()) == []
 
 
-def reply(status=0, size=None):
-    held = "" if size is None else f"<file_size>{size}</file_size>"
+@pytest.mark.parametrize(
+    ("named", "summed", "counts"),
+    [
+        (SHA256, "0" * 32, True),  # the stronger name says enough
+        ("0" * 64, MD5, False),
+        ("file", "0" * 32, False),
+        ("file", "", True),  # programs are signed instead
+    ],
+)
+def test_file_counts_by_its_name_or_else_by_its_md5(target, named, summed, counts):
+    target.write_bytes(DATA)
+    assert matches(FileInfo(named, "", len(DATA), summed), target) is counts
+    assert not matches(FileInfo(named, "", len(DATA) + 1, summed), target)
+
+
+@pytest.mark.parametrize("content", [DATA, DATA[:-1] + b"x", DATA[:-1], b""])
+def test_content_of_a_reply_is_kept_only_if_it_is_the_named_file(target, content):
+    keep_content(FileInfo(SHA256, "", len(DATA), MD5, content=content), target)
+    kept = target.read_bytes() if target.exists() else None
+    assert kept == (DATA if content == DATA else None)
+
+
+def reply(status=0, size=None, more=""):
+    held = more if size is None else f"<file_size>{size}</file_size>{more}"
     text = f"<data_server_reply><status>{status}</status>{held}</data_server_reply>"
     return Scripted(text.encode())
 
 
-def upload(project, transfer, tmp_path, data=DATA):
+def upload(project, transfer, tmp_path, data=LARGE):
     path = tmp_path / "result"
     path.write_bytes(data)
     url = f"{project.url}up"
-    copy = ResultRecord("w_1_0", "w_1", "pure", 10, (), "w_1_0_r", url, 2 * len(DATA))
+    copy = ResultRecord("w_1_0", "w_1", "pure", 10, (), "w_1_0_r", url, 2 * len(LARGE))
     transfer.upload(copy, path)
 
 
@@ -133,13 +164,38 @@ def test_upload_goes_on_where_the_project_is(project, transfer, tmp_path):
     question, rest = (asked.body for asked in project.asked)
     assert b"<get_file_size>w_1_0_r</get_file_size>" in question
     assert b"<offset>70000</offset>" in rest
-    assert rest.endswith(DATA[70_000:])
+    assert rest.endswith(LARGE[70_000:])
+
+
+@pytest.mark.parametrize(
+    ("more", "checksum"),
+    [
+        ("", f"<md5_cksum>{MD5_OF_LARGE}</md5_cksum>"),
+        (
+            "<takes_sha256>1</takes_sha256>",
+            f"<sha256_cksum>{SHA256_OF_LARGE}</sha256_cksum>",
+        ),
+    ],
+)
+def test_checksum_is_the_one_that_the_project_takes(
+    project, transfer, tmp_path, more, checksum
+):
+    project.answer("/up", reply(size=0, more=more), reply())
+    upload(project, transfer, tmp_path)
+    assert checksum.encode() in project.asked[1].body
+
+
+def test_small_upload_is_sent_without_a_question(project, transfer, tmp_path):
+    project.answer("/up", reply())
+    upload(project, transfer, tmp_path, DATA)
+    (asked,) = project.asked
+    assert asked.body.endswith(DATA)
 
 
 def test_size_that_a_project_makes_up_breaks_nothing(project, transfer, tmp_path):
     project.answer("/up", reply(size=10**15), reply())
     upload(project, transfer, tmp_path)
-    assert f"<offset>{len(DATA)}</offset>".encode() in project.asked[1].body
+    assert f"<offset>{len(LARGE)}</offset>".encode() in project.asked[1].body
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +48,37 @@ def test_numpy_of_a_zygote_uses_no_avx512():
         check=True,
     )
     assert (done.stdout.strip(), done.stderr) == ("[]", "")
+
+
+LARGE_PAGES = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+COUNT_FAULTS = (
+    "import resource; one = bytearray(1 << 26);"
+    "print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)"
+)
+
+
+def count_faults(environment):
+    """Return the page faults of a process that fills 64 MiB."""
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", COUNT_FAULTS],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(
+    not LARGE_PAGES.exists() or "[madvise]" not in LARGE_PAGES.read_text(),
+    reason="this kernel gives no large pages to those who ask",
+)
+@pytest.mark.skipif(
+    tuple(map(int, (platform.libc_ver()[1] or "0").split("."))) < (2, 35),
+    reason="this C library cannot ask for large pages",
+)
+def test_arrays_of_a_zygote_lie_in_large_pages():
+    plain = zygote_environment()
+    del plain["GLIBC_TUNABLES"]
+    assert count_faults(plain) > (1 << 26) // 4096
+    assert count_faults(zygote_environment()) < (1 << 26) // 4096 // 4

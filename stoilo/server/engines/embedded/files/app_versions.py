@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import bindparam, delete, exists, func, insert, select, update
+from sqlalchemy import bindparam, delete, exists, func, insert, null, select, update
 
 from stoilo.core.boinc.messages import AppVersion, FileInfo, FileRef, ProgramFile
 from stoilo.executor.verifier.workunit import RELEASE
@@ -125,20 +125,28 @@ def file_refs(
     workunits: Sequence[int],
     release: FileInfo | None,
     base_url: str,
+    *,
+    room: int = 0,
 ) -> tuple[dict[int, list[FileRef]], tuple[FileInfo, ...]]:
     """Return files of some workunits, today's release among them, and all of them once.
 
-    A workunit that brings a release of its own gets that.
+    A workunit that brings a release of its own gets that. `room`: bytes of small files
+    that may come with what is said of them; those that hosts keep never do.
     """
     if not workunits:
         return {}, ()
     refs: dict[int, list[FileRef]] = {row: [] for row in workunits}
     files: dict[str, FileInfo] = {}
-    for row in connection.execute(_files_of(), {"rows": list(refs)}):
+    query = _files_of(with_content=room > 0)
+    for row in connection.execute(query, {"rows": list(refs)}):
         refs[row.workunit_id].append(FileRef(row.digest, row.open_name))
         known = files.get(row.digest)  # sticky for one workunit is sticky for all
         keep = bool(row.sticky) or (known is not None and known.sticky)
-        files[row.digest] = _info(row, base_url, sticky=keep)
+        info = _info(row, base_url, sticky=keep)
+        if not keep and room >= row.size > 0 and row.content:
+            room -= row.size
+            info = replace(info, content=row.content)
+        files[row.digest] = info
     for own in refs.values():
         if release is not None and all(ref.open_name != RELEASE for ref in own):
             files[release.name] = release
@@ -147,12 +155,13 @@ def file_refs(
 
 
 @cache
-def _files_of() -> Select[Any]:
+def _files_of(*, with_content: bool) -> Select[Any]:
     """Return the query for the files of workunits :rows, each workunit's in order."""
     needs, table = schema.workunit_files, schema.files
     of = needs.c.workunit_id
+    content = table.c.content if with_content else null().label("content")
     return (
-        select(needs, table.c.token, table.c.size, table.c.md5)
+        select(needs, table.c.token, table.c.size, table.c.md5, content)
         .join(table, table.c.digest == needs.c.digest)
         .where(of.in_(bindparam("rows", expanding=True)))
         .order_by(of, needs.c.open_name)

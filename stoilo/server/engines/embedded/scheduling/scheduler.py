@@ -77,6 +77,8 @@ BAD_KEY_DELAY_S = 3600.0
 # A client that can run nothing of ours calls no sooner
 UNUSABLE_DELAY_S = 600.0
 LONGEST_DELAY_S = 3600.0
+# Of small files that come with a reply, for who takes them: a download costs more than these
+CONTENT_BYTES = 512 * 1024
 
 
 class Scheduler:
@@ -197,7 +199,13 @@ class Scheduler:
             note_results(connection, host.id, apps, quotas, now)
         sent = [*((one, one.deadline) for one in lost), *fresh]
         workunits = {one.workunit_id: one for one, _ in sent}
-        refs, files = file_refs(connection, [*workunits], catalogue.release, base_url)
+        refs, files = file_refs(
+            connection,
+            [*workunits],
+            catalogue.release,
+            base_url,
+            room=CONTENT_BYTES if request.takes_content else 0,
+        )
         ban, allowance = notices(host), guest.allowance
         wait = min(float(allowance.delay_s), LONGEST_DELAY_S)
         shared = exchange_global_preferences(

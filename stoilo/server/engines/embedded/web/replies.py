@@ -8,6 +8,7 @@ that none of them is ever left out.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import TYPE_CHECKING
 
 from stoilo.core.boinc.xml import element, escape, leaf
@@ -130,6 +131,8 @@ def _file(info: FileInfo, *more: str) -> str:
     urls = (leaf("url", url) for url in (*info.mirrors, info.url))
     sticky = "<sticky/>" if info.sticky else ""
     size = {"nbytes": info.nbytes, "md5_cksum": info.md5}
+    if info.content:  # only who asked for it reads it, and checks it like a download
+        more = (*more, leaf("stoilo_content", b64encode(info.content).decode()))
     return element("file_info", *urls, *more, sticky, name=info.name, **size)
 
 
@@ -202,7 +205,7 @@ def render_upload_reply(
     """Return an upload's answer: 0 ok, 1 try again, -1 never."""
     lines = ["<data_server_reply>", leaf("status", status)]
     if size is not None:
-        lines.append(leaf("file_size", size))
+        lines += [leaf("file_size", size), leaf("takes_sha256", 1)]
     if why:
         lines.append(leaf("message", why))
     return "\n".join([*lines, "</data_server_reply>", ""]).encode()

@@ -43,7 +43,7 @@ FILE_PRESENT = 1  # BOINC's status; others are on their way or failed
 MOST_STICKY = 10_000
 MOST_PROCESSORS = 4096
 _CPID = re.compile(r"[0-9a-zA-Z]{1,64}")
-_MD5 = re.compile(r"[0-9a-f]{32}")
+_CHECKSUM = re.compile(r"[0-9a-f]{32}|[0-9a-f]{64}")
 _LARGEST = 1e18
 _PREFERENCES = (b"<global_preferences>", b"</global_preferences>")
 _WORKING_END = b"</working_global_preferences>"
@@ -89,6 +89,7 @@ def parse_request(data: bytes) -> SchedulerRequest:
         wait_s=max(0.0, root.number("stoilo_wait")),
         wishes=_wishes(root),
         own_program=root.flag("stoilo_own_program"),
+        takes_content=root.flag("stoilo_takes_content"),
         client=ClientVersion(
             natural(root, "core_client_major_version"),
             natural(root, "core_client_minor_version"),
@@ -260,12 +261,12 @@ def parse_upload(head: bytes) -> UploadHead | SizeQuery:
     info = upload.find("file_info") if upload else None
     if upload is None or info is None or not cut:
         raise _unreadable("this upload has no file")
-    md5 = upload.string("md5_cksum")
-    if not _MD5.fullmatch(md5):
+    checksum = upload.string("sha256_cksum") or upload.string("md5_cksum")
+    if not _CHECKSUM.fullmatch(checksum):
         raise _unreadable("this upload has no usable md5_cksum")
     return UploadHead(
         name=check_name(info.string("name")),
         nbytes=natural(upload, "nbytes"),
-        md5=md5,
+        checksum=checksum,
         offset=natural(upload, "offset"),
     )

@@ -2,7 +2,7 @@
 
 An upload is accepted only for an outstanding result, by who holds the result's secret
 upload URL, and never beyond the workunit's size limit. Bytes go straight to a ``.part``
-file; when all are there, size and MD5 are checked, the file is made durable under its
+file; when all are there, size and checksum are checked, the file is made durable under its
 final name and then named in the database. What is complete never changes again.
 
 Room is set aside for what is announced before a byte of it is taken (`upload_quota`); what
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.db.database import Database
     from stoilo.server.engines.embedded.db.schema import AnyRow
 
+SHA256_DIGITS = 64
 # So much of an upload comes before its part of the reserved room is noted again
 NOTED_BYTES = 4 * CHUNK
 # What says whether an account is a newcomer's
@@ -67,8 +68,13 @@ class UploadHead:
 
     name: str
     nbytes: int
-    md5: str
+    checksum: str  # its MD5 or, of a volunteer of ours, its SHA-256
     offset: int
+
+    @property
+    def is_sha256(self) -> bool:
+        """Whether the checksum is the SHA-256, which is measured in any case."""
+        return len(self.checksum) == SHA256_DIGITS
 
 
 @dataclass(slots=True)
@@ -247,8 +253,10 @@ class UploadDesk:
         The file is read once at most: to ask costs its host next to nothing.
         """
         name, same = row.upload_name, head.nbytes == row.upload_size
-        if same:
-            same = _md5_of_complete(self._directory / name) == head.md5
+        if same and head.is_sha256:
+            same = row.upload_digest == head.checksum
+        elif same:
+            same = _md5_of_complete(self._directory / name) == head.checksum
         if not same:
             raise UsageError("STO-E030", "a complete upload cannot be replaced")
 
@@ -320,8 +328,9 @@ class UploadDesk:
         """Check the finished part, give it its name, then tell the database."""
         part, path = self._part(head.name), self._directory / head.name
         try:
-            size, digest, md5 = measure(part)
-            if (size, md5) != (head.nbytes, head.md5):
+            size, digest, md5 = measure(part, with_md5=not head.is_sha256)
+            found = digest if head.is_sha256 else md5
+            if (size, found) != (head.nbytes, head.checksum):
                 part.unlink(missing_ok=True)
                 raise TrustError("STO-E034", "the upload does not have its checksum")
             part.replace(path)

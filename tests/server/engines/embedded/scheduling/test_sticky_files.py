@@ -6,6 +6,7 @@ from engine_bench import EmbeddedBench
 from stoilo.core.boinc.messages import HostInfo
 from stoilo.core.digests import content_digest
 from stoilo.core.types import Redundancy
+from stoilo.server.engines.embedded.db.schema import INLINE_BYTES
 from stoilo.server.engines.embedded.scheduling.sticky_files import (
     KEEP_S,
     LOST_AFTER_S,
@@ -47,6 +48,27 @@ def ask(bench, *names, user=1, **fields):
 def test_sticky_file_goes_out_under_its_digest(bench):
     (file,) = give(bench).files
     assert (file.name, file.sticky) == (NAME, True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sizes", "came"),
+    [
+        ({}, (5, 9), ()),  # not asked for
+        ({"takes_content": True}, (5, 9), (5, 9)),
+        ({"takes_content": True}, (5, INLINE_BYTES + 1), (5,)),  # not in the database
+        ({"takes_content": True}, (INLINE_BYTES,) * 9, (INLINE_BYTES,) * 8),  # no room
+    ],
+)
+def test_small_files_of_one_task_come_with_the_reply(bench, fields, sizes, came):
+    every = [bytes([number]) * size for number, size in enumerate(sizes)]
+    files = [WorkunitFile(f"f{d[0]}", content_digest(d), d) for d in every]
+    kept = WorkunitFile("blob_000", NAME, MODEL, sticky=True)
+    spec = make_spec("w_1", files=(*files, kept), redundancy=ONCE)
+    bench.engine.create_workunits([spec])
+    found = bench.request(1, cpu_req_instances=1.0, **fields).files
+    contents = [info.content for info in found if info.content]
+    assert sorted(map(len, contents)) == sorted(came)
+    assert {content_digest(c) for c in contents} <= {f.digest for f in files}
 
 
 def test_needed_file_is_kept(bench):

@@ -68,9 +68,13 @@ def send(server, bench, copy, data=DATA, *, offset=0, md5="", nbytes=None, path=
     upload = bench.uploads[copy]
     nbytes = len(data) if nbytes is None else nbytes
     head = render_upload_head(
-        upload, nbytes=nbytes, md5=md5 or md5_of(data), offset=offset
+        upload, nbytes=nbytes, checksum=md5 or md5_of(data), offset=offset
     )
     return post(server, path or path_of(bench, copy), head + data[offset:])
+
+
+def sha_of(data):
+    return hashlib.sha256(data).hexdigest()
 
 
 def count_held(server, bench, copy):
@@ -81,7 +85,7 @@ def count_held(server, bench, copy):
 def interrupt(server, bench, copy, sent):
     """Send the first `sent` bytes of the file, then hang up."""
     upload = bench.uploads[copy]
-    body = render_upload_head(upload, nbytes=len(DATA), md5=md5_of(DATA), offset=0)
+    body = render_upload_head(upload, nbytes=len(DATA), checksum=md5_of(DATA), offset=0)
     path = "/" + path_of(bench, copy)
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         length = len(body) + len(DATA)
@@ -197,7 +201,7 @@ def test_slow_upload_ends_and_hurts_nobody(bench, copy):
     (other,) = bench.fetch(2)
     head = f"POST /{path_of(bench, copy)} HTTP/1.1\r\nHost: x\r\nContent-Length: 99999"
     body = render_upload_head(
-        bench.uploads[copy], nbytes=len(DATA), md5=md5_of(DATA), offset=0
+        bench.uploads[copy], nbytes=len(DATA), checksum=md5_of(DATA), offset=0
     )
     with serve(bench, pause_s=2.0) as server:
         with socket.create_connection(("127.0.0.1", server.port)) as slow:
@@ -214,7 +218,7 @@ def test_slow_upload_ends_and_hurts_nobody(bench, copy):
 
 def test_two_at_once_for_one_file_do_not_mix(bench, copy):
     body = render_upload_head(
-        bench.uploads[copy], nbytes=len(DATA), md5=md5_of(DATA), offset=0
+        bench.uploads[copy], nbytes=len(DATA), checksum=md5_of(DATA), offset=0
     )
     token = path_of(bench, copy).rpartition("/")[2]
     head = parse_upload(body)
@@ -225,13 +229,26 @@ def test_two_at_once_for_one_file_do_not_mix(bench, copy):
     assert file_of(bench, copy).read_bytes() == DATA
 
 
+def test_upload_with_its_sha256_counts_once_and_again(bench, copy):
+    with serve(bench) as server:
+        assert send(server, bench, copy, md5=sha_of(b"other"))[0] == 1
+        assert not file_of(bench, copy).exists()
+        assert [send(server, bench, copy, md5=sha_of(DATA))[0] for _ in range(2)] == [
+            0,
+            0,
+        ]
+        status, _, message = send(server, bench, copy, md5=sha_of(b"other"))
+    assert (status, "STO-E030" in message) == (-1, True)
+    assert file_of(bench, copy).read_bytes() == DATA
+
+
 class Reads:
     """Counts how often a file is read."""
 
     def __init__(self):
         self.count = 0
 
-    def __call__(self, path):
+    def __call__(self, path, **_):
         self.count += 1
         data = path.read_bytes()
         return len(data), "", md5_of(data)
@@ -266,7 +283,7 @@ def test_upload_that_ended_while_another_was_about_to_begin_stays(bench, copy):
     desk, upload = bench.engine.uploads, bench.uploads[copy]
     token = upload.url.rpartition("/")[2]
     head = UploadHead(upload.name, len(DATA), md5_of(DATA), 0)
-    late = desk.receive(token, replace(head, md5=md5_of(b"other")))
+    late = desk.receive(token, replace(head, checksum=md5_of(b"other")))
     desk._alone = Meanwhile(desk, lambda: bench.upload(copy, DATA))
     with pytest.raises(UsageError, match="STO-E030"), late:
         pass
@@ -276,7 +293,7 @@ def test_upload_that_ended_while_another_was_about_to_begin_stays(bench, copy):
 @given(st.binary(max_size=400), st.integers(0, 300), st.booleans())
 def test_any_head_ends_in_a_value_or_our_error(junk, place, cut):
     upload = UploadInfo("w_1_0_r1_0", "http://127.0.0.1/upload/x", MOST)
-    sound = render_upload_head(upload, nbytes=9, md5=md5_of(b""), offset=0)
+    sound = render_upload_head(upload, nbytes=9, checksum=md5_of(b""), offset=0)
     try:
         parse_upload(sound[:place] + junk + (b"" if cut else sound[place:]))
     except TrustError as error:
