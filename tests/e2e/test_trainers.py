@@ -164,8 +164,7 @@ def test_trainer_learns_without_a_server(name, open_place):
     trained = asyncio.run(train())
     first, last = trained.epochs
     assert last.average_loss < first.average_loss
-    # Sandblaster's gradients are summed as they come: their last bit may differ.
-    assert gap_to_threads(name, trained) <= (1e-12 if name == "sandblaster" else 0.0)
+    assert gap_to_threads(name, trained) == 0.0
 
 
 def test_control_another_seed_is_another_result():

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from stoilo.client.capture.arguments import StoredValue
-from stoilo.core.errors import StoiloError, UnreachableError
+from stoilo.core.errors import StoiloError, UnreachableError, UsageError
 from stoilo.core.rate_limit import RECONNECTING
 from stoilo.learn.core.models import Kernel
 
@@ -95,6 +95,16 @@ class Backend(ABC):
     async def cancel(self, job_id: str) -> None:
         """Stop a job; it gives no ending."""
 
+    def leave_values(self) -> None:
+        """Give no values with endings: somebody else takes them from the project.
+
+        Raises:
+            UsageError: ``STO-T040``, the values arise in this process.
+        """
+        raise UsageError(
+            "STO-T040", "answers pass this process, unless a server has them"
+        )
+
     async def refuse(self, job_id: str, reason: str) -> None:  # noqa: B027 - no hosts: nothing to do
         """Say that the answer of a job that ended cannot be used: its host is at fault."""
 
@@ -144,7 +154,17 @@ async def reach(
 
 
 def resolve(arguments: Mapping[str, object]) -> dict[str, object]:
-    """Return the arguments with values where handles stood, for backends without tasks."""
+    """Return the arguments with values where handles stood, for backends without tasks.
+
+    Raises:
+        UsageError: ``STO-T040``, a value is at a project, not here.
+    """
+    if any(
+        isinstance(getattr(a, "stored", 0), StoredValue) for a in arguments.values()
+    ):
+        raise UsageError(
+            "STO-T040", "published versions are for volunteers of a server"
+        )
     return {
         name: value.stored if isinstance(value, Handle) else value
         for name, value in arguments.items()

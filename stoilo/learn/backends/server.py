@@ -12,6 +12,7 @@ from stoilo.client.options import CreateOptions, TaskLimits
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
 from stoilo.core.errors import StoiloError, UnreachableError
+from stoilo.core.types import TaskState
 from stoilo.learn.backends import Backend, Handle, Job, JobEnd
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from stoilo.core.types import Redundancy
 
 
+_SUCCEEDED = TaskState.SUCCEEDED.value
 LOGGER = logging.getLogger(__name__)
 MOST_WRONG = 8
 REPORT_S = 5.0  # so long a training waits, s, until the server knows of a wrong answer
@@ -55,6 +57,7 @@ class ServerBackend(Backend):
         self._limits, self._publish = limits, publish_source
         self._flavor = flavor
         self._watched: dict[str, asyncio.Task[JobEnd]] = {}
+        self._reads = True
 
     async def put(self, value: object) -> Handle:
         """Upload a value; volunteers keep it between tasks."""
@@ -100,7 +103,7 @@ class ServerBackend(Backend):
 
     def _watch(self, submitted: SubmittedTask[Any]) -> None:
         if submitted.task_id not in self._watched:
-            work = asyncio.create_task(await_ending(submitted))
+            work = asyncio.create_task(await_ending(submitted, reads=self._reads))
             self._watched[submitted.task_id] = work
 
     async def next(self, wait_s: float | None = None) -> JobEnd | None:
@@ -118,6 +121,10 @@ class ServerBackend(Backend):
         for job_id in [j for j, watched in self._watched.items() if watched is work]:
             del self._watched[job_id]
         return work.result()
+
+    def leave_values(self) -> None:
+        """Give no values with endings; see `Backend.leave_values`."""
+        self._reads = False
 
     async def cancel(self, job_id: str) -> None:
         """Cancel the task at the server."""
@@ -159,10 +166,15 @@ def make_redundancy() -> Redundancy:
     )
 
 
-async def await_ending(submitted: SubmittedTask[Any]) -> JobEnd:
-    """Wait for a task's outcome; an error of ours becomes the ending's error."""
+async def await_ending(submitted: SubmittedTask[Any], *, reads: bool = True) -> JobEnd:
+    """Wait for a task's outcome; an error of ours becomes the ending's error.
+
+    `reads`: whether a value is decoded, and a large one downloaded; None comes otherwise.
+    """
     try:
-        outcome: object = await submitted.result()
+        final = await submitted.wait()
+        is_left = not reads and final is not None and final.state == _SUCCEEDED
+        outcome: object = None if is_left else await submitted.result()
     except StoiloError as failure:  # an answer that does not decode, for example
         outcome = failure
     is_error = isinstance(outcome, (UserError, TaskSystemError, TimedOut, StoiloError))

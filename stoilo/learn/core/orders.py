@@ -17,6 +17,23 @@ from stoilo.learn.core.tensors import Tensors
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """Parameters as blobs that the project has already: none of their bytes come from here."""
+
+    blobs: tuple[
+        tuple[str, int], ...
+    ]  # digest and size, bytes; each holds arrays by key
+    keys: tuple[str, ...]  # in this order they are the parameters, one after the other
+    forms: Mapping[str, tuple[str, tuple[int, ...]]]  # of the parameters, by name
+
+    @property
+    def means(self) -> dict[str, object]:
+        """What a kernel is told (`stoilo.learn.kernels.encoding.arrive`)."""
+        forms = {n: [k, [*s]] for n, (k, s) in self.forms.items()}
+        return {"keys": [*self.keys], "blobs": len(self.blobs), "forms": forms}
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """One version of the parameters: immutable, sent once however many orders name it."""
 
@@ -24,6 +41,8 @@ class Snapshot:
     parameters: Tensors  # what is trained
     # What travels along and is not trained (running means of BatchNorm)
     buffers: Tensors = field(default_factory=dict)
+    # Where volunteers get the parameters, if not from here
+    published: Published | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.results import UserError
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.learn.backends import Backend, Handle, Job
@@ -317,10 +318,17 @@ class Jobs:
         if order.own:
             name = "parameters" if order.is_own else "own"
             stored[name] = (f"{version}/{order.key}", dict(order.own))
+        published = None if order.is_own else snapshot.published
+        if published is not None:
+            del stored["parameters"]
+            means = published.means
         handles = {
             name: await self._put(place, value, backend)
             for name, (place, value) in stored.items()
         }
+        for number, blob in enumerate(published.blobs if published else ()):
+            name = f"delta{number}" if number else "parameters"
+            handles[name] = Handle(*blob, StoredValue(*blob))
         return {
             **self._model.constants(),
             **handles,
