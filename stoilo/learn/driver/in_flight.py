@@ -16,7 +16,7 @@ import numpy as np
 from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.results import UserError
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.learn.backends import Backend, Handle, Job
+from stoilo.learn.backends import Backend, Handle, Job, OwnBackend
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.lazy import LazyPart, check_name
 from stoilo.learn.core.models import Model
@@ -318,7 +318,8 @@ class Jobs:
         if order.own:
             name = "parameters" if order.is_own else "own"
             stored[name] = (f"{version}/{order.key}", dict(order.own))
-        published = None if order.is_own else snapshot.published
+        is_here = order.is_own or isinstance(backend, OwnBackend)
+        published = None if is_here else snapshot.published
         if published is not None:
             del stored["parameters"]
             means = published.means

@@ -108,10 +108,10 @@ class Session(Shard):
         """Do a command; see `Shard.ask`; raises ``STO-T023``, the space is another's."""
         asked: object = command
         if isinstance(asked, p.PublishCells):
-            found = self._shard.read_tagged(dict.fromkeys(asked.keys, ""))
-            return cast(
-                "T", {k: self._project.store(one.value) for k, one in found.items()}
-            )
+            read = self._shard.read_tagged(dict.fromkeys(asked.keys, ""))
+            found: dict[str, object] = {key: one.value for key, one in read.items()}
+            found = {"": found} if asked.together else found
+            return cast("T", {k: self._project.store(v) for k, v in found.items()})
         # At once for all threads: of two streams one has it.
         if (
             isinstance(asked, p.OfSpace)

@@ -164,6 +164,7 @@ class PublishCells(Command[dict[str, Tagged]], frozen=True, tag="publish"):
     """Store the present versions at the project, as blobs that tasks may name."""
 
     keys: list[str]
+    together: bool = False  # as one blob, by key; it is answered under an empty key
 
 
 class CreateCells(Command[None], frozen=True, tag="create"):
