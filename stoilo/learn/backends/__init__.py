@@ -9,7 +9,7 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
 from stoilo.client.capture.arguments import StoredValue
@@ -38,6 +38,8 @@ class Job:
     arguments: Mapping[str, object]  # its dict; top-level values may be handles
     samples: int  # how many samples it uses, for time estimates
     level: str  # policy level
+    # After so many s with a volunteer another one gets it too; None: as the place has it
+    deadline_s: float | None = field(default=None, kw_only=True)
     label: str = ""  # shown in lists
     # Whether a value has the form of an answer, for the place to ask: a host whose
     # value has not is at fault, and the job goes to another

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stoilo.client.options import CreateOptions, TaskLimits
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _SUCCEEDED = TaskState.SUCCEEDED.value
 LOGGER = logging.getLogger(__name__)
 MOST_WRONG = 8
+LEAST_S = 60  # of a deadline: a volunteer asks, fetches and starts first
 REPORT_S = 5.0  # so long a training waits, s, until the server knows of a wrong answer
 
 
@@ -74,7 +76,7 @@ class ServerBackend(Backend):
             },
             job.check,
             job.alike if self._redundancy.min_quorum > 1 else None,
-            redundancy_options=self._redundancy,
+            redundancy_options=self._hurry(job),
             flavor=self._flavor,
             level=job.level,
             limits=self._limits,
@@ -85,6 +87,12 @@ class ServerBackend(Backend):
         submitted = await staged.submit()
         self._watch(submitted)
         return submitted.task_id
+
+    def _hurry(self, job: Job) -> Redundancy:
+        """Return the redundancy with the job's own deadline, if it is an earlier one."""
+        asked, usual = job.deadline_s, self._redundancy.delay_bound_s
+        wanted = usual if asked is None else min(usual, max(LEAST_S, math.ceil(asked)))
+        return replace(self._redundancy, delay_bound_s=wanted)
 
     async def submit_many(self, jobs: Sequence[Job]) -> list[str | StoiloError]:
         """Create the tasks by one call of the server, as far as they share a source."""

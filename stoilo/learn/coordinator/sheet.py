@@ -66,7 +66,7 @@ _KINDS: Final[Mapping[str, type]] = {kind.__name__: kind for kind in (
     Redundancy, TaskLimits, buffers.Layer, buffers.Momenta, ShardPlace, Planted,
 )}  # what settings may be, beside plain values
 OPTIONS: Final = (
-    "in_flight", "tries", "clip", "least_loss", "seed", "stop", "schedule",
+    "in_flight", "tries", "by_speed", "clip", "least_loss", "seed", "stop", "schedule",
     "redundancy", "flavor", "limits", "transport",
 )  # of `TrainerOptions`, those that travel
 # fmt: on

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import statistics
-from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +26,8 @@ from stoilo.learn.driver.downlink import Versions, name_blobs
 from stoilo.learn.driver.saving import Tally
 from stoilo.learn.driver.transport import asked
 
+# In an order's settings: so it is part of its job's key, and of checkpoints
+DEADLINE = "deadline_s"
 # Of so many pieces of work it is known how often they were tried; of older ones not.
 MOST_TRIED = 10_000
 
@@ -212,30 +212,6 @@ class _Saved:
     attempts: dict[str, int]
 
 
-KEPT = 100  # how many durations the median looks back over
-FACTOR = 2.0  # an order is late after so many times the median
-LEAST = 3  # with fewer known durations nothing is late
-
-
-class Pace:
-    """How long jobs took, by the backend's clock, s."""
-
-    def __init__(self) -> None:
-        self._took: deque[float] = deque(maxlen=KEPT)
-
-    def note(self, took: float) -> float:
-        """Note how long a job was out and return that."""
-        self._took.append(max(0.0, took))
-        return self._took[-1]
-
-    def count_late(self, began: Iterable[float], now: float) -> int:
-        """Return how many jobs are out for longer than `FACTOR` times the median."""
-        if len(self._took) < LEAST:
-            return 0
-        limit = FACTOR * statistics.median(self._took)
-        return sum(now - one > limit for one in began)
-
-
 class Losses:
     """What came to nothing, and when that ends a run.
 
@@ -381,6 +357,7 @@ class Jobs:
             function=self._model.kernel(order.kernel),
             arguments=arguments,
             samples=order.samples,
+            deadline_s=read_deadline(order),
             level=self._model.level,
             label=f"{label} {order.key}"[:128],
             check=expected.validator(told),
@@ -397,3 +374,9 @@ class Jobs:
         words += [a.digest for a in arguments.values() if isinstance(a, Handle)]
         words.append(repr(order.rows))
         return hashlib.sha256("\0".join(words).encode()).hexdigest()[:48]
+
+
+def read_deadline(order: Order) -> float | None:
+    """Return after how many s another host gets the order too; None: as the place has it."""
+    found = order.settings.get(DEADLINE)
+    return float(found) if isinstance(found, int | float) else None
