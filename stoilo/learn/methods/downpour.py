@@ -35,7 +35,7 @@ from stoilo.learn.methods.base import (
     derive_seed,
     shuffle,
 )
-from stoilo.learn.methods.optimizers import Optimizer, blend, cast_like
+from stoilo.learn.methods.optimizers import Compensation, Optimizer
 from stoilo.learn.store.protocol import Change, Push, ShardOptimizer
 from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.values import BLOCK_BYTES, Layout, Value
@@ -129,44 +129,6 @@ class _Replica:
     def oldest(self) -> int:
         """Return the oldest version that an answer to its batch is of."""
         return min(one.version for one in self.answers.values())
-
-
-class Compensation(Stateful):
-    """What a late gradient would be now, to first order: DC-ASGD (Zheng et al. 2017, §4).
-
-    ``g + λ·g⊙g⊙(w - w₀)``, where ``w₀`` is what the gradient is of, ``λ = λ0/√(M + ε)`` and
-    ``M ← m·M + (1-m)·g²``: λ is made anew of λ0 for each push. ``w₀`` comes with the order,
-    so that a replica never seen before is like any other.
-    """
-
-    kept = Stateful.kept | {"_squares": dict[str, Array]}
-
-    def __init__(
-        self, strength: float, *, kept: float = 0.95, epsilon: float = 1e-7
-    ) -> None:
-        self.strength = strength
-        self.share_kept = kept
-        self.epsilon = epsilon
-        self._squares: dict[str, Array] = {}
-
-    def correct(
-        self, gradient: Tensors, base: Tensors, now: Tensors
-    ) -> dict[str, Array]:
-        """Return the gradient at `base` as it would be at `now`; strength 0: as it is."""
-        if not self.strength:
-            return dict(gradient)
-        return {
-            name: self._move(name, g, now[name] - base[name])
-            for name, g in gradient.items()
-        }
-
-    def _move(self, name: str, slope: Array, way: Array) -> Array:
-        square = slope * slope
-        mean = self._squares[name] = blend(
-            self._squares.get(name), square, self.share_kept
-        )
-        factor = self.strength / np.sqrt(mean + self.epsilon)
-        return cast_like(slope + factor * square * way, slope)
 
 
 class AtShards(Stateful):
