@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from stoilo.client.capture.arguments import StoredValue
+from stoilo.core.errors import StoiloError
 from stoilo.learn.backends import Backend, Handle, Job, JobEnd
 from stoilo.learn.core.data import Part
 from stoilo.learn.store import protocol as p
@@ -44,8 +45,11 @@ class FakeProject:
         return p.Tagged(stored.digest, stored.size)
 
     def fetch(self, task: str) -> object:
-        """Return a task's end."""
-        return self.ends[task]
+        """Return a task's end, or raise it: what does not decode."""
+        found = self.ends[task]
+        if isinstance(found, StoiloError):
+            raise found
+        return found
 
     def close(self) -> None:
         """Do nothing."""

@@ -13,7 +13,8 @@ tried out; ask a server for two copies that agree.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,10 +58,10 @@ def plant(
     look = Look()
     if part is not None:
         look = look_at(model, Piece(0, len(part)).order("", first, 0), part)
-    with_vectors = _Opened(places, flatten(first.parameters).size, space)
-    with with_vectors as vectors:
+    start = flatten(first.parameters)
+    with _opened(places, start.size, space) as vectors:
         for name in ("x", "trial"):
-            vectors.put(name, flatten(first.parameters))
+            vectors.put(name, start)
         vectors.save()
         vectors.keep()
     forms = forms_of_arrays(first.parameters)
@@ -72,23 +73,18 @@ def harvest(
 ) -> dict[str, Array]:
     """Return the parameters that the shards saved last, once the training has ended."""
     like = {n: np.zeros(s, kind) for n, (kind, s) in planted.forms.items()}
-    with _Opened(places, count_entries(planted.forms), space) as vectors:
+    with _opened(places, count_entries(planted.forms), space) as vectors:
         vectors.begin_newest()
         return unflatten(vectors.gather("trial"), like)
 
 
-class _Opened:
-    """Vectors at places, for a moment."""
-
-    def __init__(self, places: Sequence[ShardPlace], size: int, space: str) -> None:
-        self._server = ParameterServer.connect(places)
-        self._about = (size, space)
-
-    def __enter__(self) -> Vectors:
-        return self._server.vectors(*self._about)
-
-    def __exit__(self, *_: object) -> None:
-        self._server.close()
+@contextlib.contextmanager
+def _opened(places: Sequence[ShardPlace], size: int, space: str) -> Iterator[Vectors]:
+    server = ParameterServer.connect(places)
+    try:
+        yield server.vectors(size, space)
+    finally:
+        server.close()
 
 
 @dataclass(frozen=True)

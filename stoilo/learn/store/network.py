@@ -133,8 +133,10 @@ class Session(Shard):
     def _take(self, asked: p.TakeAnswer) -> p.Taken:
         try:
             raw: Any = self._project.fetch(asked.task)
-        except TrustError as error:  # it does not decode
-            return p.Taken(str(error))
+        except StoiloError as error:
+            if not error.code.startswith("STO-D"):
+                raise
+            return p.Taken(str(error))  # it does not decode
         expected = {
             **msgspec.structs.asdict(asked),
             "tensors": asked.forms,

@@ -163,6 +163,7 @@ async def test_bound_on_answers_holds_at_the_shards(places, project, clip, cut):
 
 FAULTS = {
     "no answer": lambda _: 7,
+    "another library": lambda _: UsageError("STO-D011", "not installed here"),
     "another shape": lambda v: {**v, "tensors": {**v["tensors"], "b": np.zeros(9)}},
     "not finite": lambda v: {
         **v,
