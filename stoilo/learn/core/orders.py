@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from stoilo.core.errors import TrustError
 from stoilo.learn.core.states import Plain, State
-from stoilo.learn.core.tensors import Tensors
+from stoilo.learn.core.tensors import Array, Tensors
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,33 @@ class Order:
     def gives_parameters(self) -> bool:
         """Whether the answer is where local steps led to, no sum of gradients."""
         return self.settings.get("give") == "parameters"
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRow:
+    """An order as it is saved: of its snapshot, the version; of its rows, an array."""
+
+    key: str
+    kernel: str
+    version: int
+    part: int
+    samples: int
+    settings: dict[str, Any]
+    rows: Array | None
+    own: dict[str, Array] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, order: Order) -> OrderRow:
+        """Return the row of an order."""
+        rows = None if order.rows is None else np.array(order.rows, np.int64)
+        about = (order.kernel, order.snapshot.version, order.part, order.samples)
+        return cls(order.key, *about, dict(order.settings), rows, dict(order.own))
+
+    def open(self, snapshot: Snapshot, key: str = "") -> Order:
+        """Return the order from its snapshot, under another key if one is given."""
+        rows = None if self.rows is None else tuple(self.rows.tolist())
+        about = (self.part, self.samples, self.settings, rows, self.own)
+        return Order(key or self.key, self.kernel, snapshot, *about)
 
 
 @dataclass(frozen=True, slots=True)

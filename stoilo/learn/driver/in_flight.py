@@ -6,10 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-
-import numpy as np
+from dataclasses import dataclass
 
 from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.results import UserError
@@ -18,9 +15,8 @@ from stoilo.learn.backends import Backend, Handle, Job, OwnBackend
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.lazy import LazyPart, check_name
 from stoilo.learn.core.models import Model
-from stoilo.learn.core.orders import Order, Snapshot
+from stoilo.learn.core.orders import Order, OrderRow, Snapshot
 from stoilo.learn.core.states import State, parse, render, unfit
-from stoilo.learn.core.tensors import Array
 from stoilo.learn.driver.acceptance import Expectation
 from stoilo.learn.driver.downlink import Versions, name_blobs
 from stoilo.learn.driver.saving import Tally
@@ -41,14 +37,14 @@ class Flight:
     job_id: str = ""  # of the backend; empty until it is submitted
     is_late: bool = False  # whether it holds up nothing any more, and so takes no room
     began: float | None = None  # when it was submitted, by the backend's clock, s
-    _rows: Array | None = None
+    _row: OrderRow | None = None
 
     @property
-    def rows(self) -> Array | None:
-        """The order's rows as an array, always the same one: it is saved once."""
-        if self._rows is None and self.order.rows is not None:
-            self._rows = np.array(self.order.rows, np.int64)
-        return self._rows
+    def row(self) -> OrderRow:
+        """The order as it is saved, always the same arrays: they are written once."""
+        if self._row is None:
+            self._row = OrderRow.of(self.order)
+        return self._row
 
 
 class Flights:
@@ -135,7 +131,7 @@ class Flights:
         orders = [flight.order for flight in self._flights]
         saved = _Saved(
             {str(order.snapshot.version): order.snapshot for order in orders},
-            [_Row.of(flight) for flight in self._flights],
+            [_Row(one.row, one.attempt, one.is_late) for one in self._flights],
             self._attempts,
         )
         return render(saved)
@@ -147,60 +143,24 @@ class Flights:
             UsageError: ``STO-T012`` when something is missing.
         """
         saved = parse(state, _Saved)
-        if any(str(row.version) not in saved.snapshots for row in saved.flights):
+        if any(str(one.row.version) not in saved.snapshots for one in saved.flights):
             raise unfit("a version that orders start from is missing")
-        self._flights = [
-            row.open(saved.snapshots[str(row.version)]) for row in saved.flights
-        ]
+        self._flights = [one.open(saved.snapshots) for one in saved.flights]
         self._attempts = saved.attempts
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A flight as it is saved: of its snapshot, the version."""
+    """A flight as it is saved."""
 
-    key: str
-    kernel: str
-    version: int
-    part: int
-    samples: int
-    settings: dict[str, Any]
-    rows: Array | None
+    row: OrderRow
     attempt: int
     is_late: bool
-    own: dict[str, Array] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, flight: Flight) -> _Row:
-        """Return the row of a flight."""
-        order = flight.order
-        return cls(
-            order.key,
-            order.kernel,
-            order.snapshot.version,
-            order.part,
-            order.samples,
-            dict(order.settings),
-            flight.rows,
-            flight.attempt,
-            flight.is_late,
-            dict(order.own),
-        )
-
-    def open(self, snapshot: Snapshot) -> Flight:
-        """Return the flight, which starts from `snapshot`."""
-        rows = None if self.rows is None else tuple(self.rows.tolist())
-        order = Order(
-            self.key,
-            self.kernel,
-            snapshot,
-            self.part,
-            self.samples,
-            self.settings,
-            rows,
-            self.own,
-        )
-        return Flight(order, self.attempt, is_late=self.is_late, _rows=self.rows)
+    def open(self, snapshots: Mapping[str, Snapshot]) -> Flight:
+        """Return the flight, which starts from one of the snapshots."""
+        order = self.row.open(snapshots[str(self.row.version)])
+        return Flight(order, self.attempt, is_late=self.is_late, _row=self.row)
 
 
 @dataclass(frozen=True, slots=True)
