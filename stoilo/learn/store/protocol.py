@@ -198,11 +198,10 @@ class OfSpace(Command[T_co], frozen=True):
 
 
 class PutRange(OfSpace[None], frozen=True, tag="put"):
-    """Set a vector's range, or add to it what a volunteer sent."""
+    """Set a vector's range."""
 
     name: str
     values: Array
-    add: bool = False
 
 
 class GetRange(OfSpace[Array], frozen=True, tag="get"):

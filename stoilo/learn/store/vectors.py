@@ -98,11 +98,8 @@ class Spaces:
 
     def _do(self, space: _Space, command: p.OfSpace[object]) -> object:
         match command:
-            case p.PutRange(_, name, given, add):
-                fresh = np.array(given, dtype=np.float64)
-                if add:
-                    fresh = _alike(space.held[name], fresh) + fresh
-                _set(space, name, fresh)
+            case p.PutRange(_, name, given):
+                _set(space, name, np.array(given, dtype=np.float64))
             case p.GetRange(_, name):
                 return space.held[name]
             case p.Calculate(_, what, words, factor):
@@ -291,11 +288,11 @@ class Vectors:
         asked = p.Calculate(self._space, command, list(words), factor)
         return [shard.ask(asked) for shard in self.shards]
 
-    def put(self, name: str, whole: Array, *, add: bool = False) -> None:
-        """Deal a whole vector out, to be set or to be added."""
+    def put(self, name: str, whole: Array) -> None:
+        """Deal a whole vector out."""
         parts = np.split(np.asarray(whole, np.float64), self._edges[1:-1])
         for shard, part in zip(self.shards, parts, strict=True):
-            shard.ask(p.PutRange(self._space, name, part, add))
+            shard.ask(p.PutRange(self._space, name, part))
 
     def publish(self, name: str, forms: Forms) -> Published:
         """Let the shards round a vector and store it at the project, as parameters."""
