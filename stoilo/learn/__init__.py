@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         split_lines,
     )
     from stoilo.learn.core.vision import import_torchvision
+    from stoilo.learn.driver.apart import harvest, plant
     from stoilo.learn.driver.codecs import (
         Compressed,
         Half,
@@ -149,6 +150,7 @@ _HOMES = {
     "core.text_files": "deal_blocks deal_by_key number_triples number_words "
     "parse_columns parse_set parse_triple parse_vector read_lines split_lines",
     "core.vision": "import_torchvision",
+    "driver.apart": "harvest plant",
     "driver.codecs": "Compressed Half OneBit PerLayer PowerSGD Quantised Raw Remainder "
     "Ternary TopK",
     "driver.downlink": "Delta",
@@ -205,9 +207,9 @@ __all__ = [
     "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB", "WarmUp", "Yogi",
     "apply_wide", "assign_duplicate", "assign_iid", "cell", "chain", "collect",
     "deal_blocks", "deal_by_key", "draw", "evaluate", "evaluate_on", "export", "fit",
-    "hand_over", "import_torchvision", "list_handed", "make_trainer", "number_triples",
-    "number_words", "parallel", "parse_columns", "parse_set", "parse_triple",
-    "parse_vector", "read_lines", "reclaim", "scale_pixels", "split",
+    "hand_over", "harvest", "import_torchvision", "list_handed", "make_trainer",
+    "number_triples", "number_words", "parallel", "parse_columns", "parse_set", "parse_triple",
+    "parse_vector", "plant", "read_lines", "reclaim", "scale_pixels", "split",
     "split_by_classes", "split_by_dirichlet", "split_by_label", "split_lines",
     "take_up", "vocabulary_loss",
 ]

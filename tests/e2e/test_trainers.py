@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import sqlite3
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +17,14 @@ from stoilo.learn import (
     METHODS,
     ArrayModel,
     LocalBackend,
+    Privacy,
     Sgd,
     SimulatedBackend,
     SimulatedHost,
+    TrainerOptions,
     split,
 )
-from stoilo.learn.backends.server import ServerBackend
+from stoilo.learn.backends.server import LEAST_S, ServerBackend
 from stoilo.learn.core.tensors import flatten
 from stoilo.testing.deployment import Deployment
 from tests.support.points import WISHES, make_samples
@@ -99,11 +102,14 @@ def by_mix(**mix):
     return train
 
 
+PRIVATE = TrainerOptions(privacy=Privacy(clip=1.0, noise=0.05, seed=7))
 TRAININGS = {method: by_fit(method) for method in METHODS} | {
     "ssp in rounds": by_fit("ssp", staleness=0),
     "downpour, own weights": by_fit("downpour", fetch=2),
     "DPBGDTrainer.train_epoch": dataset_of_the_thesis,
     "DPBGDTrainer.epoch": loader_of_2025,
+    "sync, private": by_fit("sync", rate=0.1, options=PRIVATE),
+    "dpbgd, by speed": by_fit("dpbgd", block=8, options=TrainerOptions(by_speed=True)),
     "parallel, two owners": by_mix(redundancy=2, rule=Sgd(0.5)),
     "parallel, double buffering": by_mix(operator="double buffering", rule=Sgd(0.5)),
     "parallel, gossip": by_mix(operator="gossip", rate=0.5),
@@ -113,10 +119,10 @@ TRAININGS = {method: by_fit(method) for method in METHODS} | {
 # What comes out does not depend on who answers first.
 IN_ROUNDS = {
     *("dpbgd", "sync", "fedavg", "diloco", "sandblaster", "logistic", "ssp in rounds"),
-    *("DPBGDTrainer.train_epoch", "DPBGDTrainer.epoch"),
+    *("DPBGDTrainer.train_epoch", "DPBGDTrainer.epoch", "sync, private"),
     *("parallel, two owners", "parallel, double buffering", "parallel, gossip"),
 }
-AS_THEY_COME = {"vcasgd", "downpour", "downpour, own weights", "ssp"}
+AS_THEY_COME = {"vcasgd", "downpour", "downpour, own weights", "ssp", "dpbgd, by speed"}
 
 
 def test_every_method_is_listed():
@@ -164,8 +170,7 @@ def test_trainer_learns_without_a_server(name, open_place):
     trained = asyncio.run(train())
     first, last = trained.epochs
     assert last.average_loss < first.average_loss
-    # Sandblaster's gradients are summed as they come: their last bit may differ.
-    assert gap_to_threads(name, trained) <= (1e-12 if name == "sandblaster" else 0.0)
+    assert gap_to_threads(name, trained) == 0.0
 
 
 def test_control_another_seed_is_another_result():
@@ -219,6 +224,13 @@ async def train_there(deployment, train):
     return Seen(trained, tasks, leaves, successes(read_copies(deployment.data)))
 
 
+def read_deadlines(data):
+    """Return the deadline of each workunit's copies, s."""
+    path = data / "engine" / "engine.sqlite"
+    with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=60) as database:
+        return dict(database.execute("select name, delay_bound_s from engine_workunit"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", TRAININGS)
 def test_trainer_learns_in_the_jail_and_every_attempt_has_its_leaf(deployment, name):
@@ -233,3 +245,10 @@ def test_trainer_learns_in_the_jail_and_every_attempt_has_its_leaf(deployment, n
     assert seen.leaves == seen.attempts() >= len(seen.done())
     assert all(len(seen.hosts(task)) == 2 for task in seen.done())
     assert 0.0 < last.waiting < 1.0  # volunteers say how long they computed
+    if name == "dpbgd, by speed":  # the first answers were given the server's own time
+        asked = read_deadlines(deployment.data)
+        given = {asked[f"{task.task_id}_{task.attempt}"] for task in seen.done()}
+        assert given == {LEAST_S, BY_TWO.delay_bound_s}
+    wanted = [epoch.epsilon for epoch in in_threads(name).epochs]
+    assert [epoch.epsilon for epoch in seen.trained.epochs] == wanted
+    assert (None not in wanted) == name.endswith("private")  # epochs cost ε, or none

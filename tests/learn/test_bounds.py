@@ -8,7 +8,7 @@ from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost
 from stoilo.learn.core.data import split
 from stoilo.learn.core.orders import Order
 from stoilo.learn.core.tensors import add, safe_norm
-from stoilo.learn.driver.in_flight import Pace
+from stoilo.learn.driver.pace import Pace
 from stoilo.learn.driver.probing import look_at, measure_seconds
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.methods.base import LocalWork

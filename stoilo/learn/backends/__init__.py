@@ -9,11 +9,11 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self, TypeVar
 
 from stoilo.client.capture.arguments import StoredValue
-from stoilo.core.errors import StoiloError, UnreachableError
+from stoilo.core.errors import StoiloError, UnreachableError, UsageError
 from stoilo.core.rate_limit import RECONNECTING
 from stoilo.learn.core.models import Kernel
 
@@ -38,6 +38,8 @@ class Job:
     arguments: Mapping[str, object]  # its dict; top-level values may be handles
     samples: int  # how many samples it uses, for time estimates
     level: str  # policy level
+    # After so many s with a volunteer another one gets it too; None: as the place has it
+    deadline_s: float | None = field(default=None, kw_only=True)
     label: str = ""  # shown in lists
     # Whether a value has the form of an answer, for the place to ask: a host whose
     # value has not is at fault, and the job goes to another
@@ -97,6 +99,16 @@ class Backend(ABC):
     @abstractmethod
     async def cancel(self, job_id: str) -> None:
         """Stop a job; it gives no ending."""
+
+    def leave_values(self) -> None:
+        """Give no values with endings: somebody else takes them from the project.
+
+        Raises:
+            UsageError: ``STO-T040``, the values arise in this process.
+        """
+        raise UsageError(
+            "STO-T040", "answers pass this process, unless a server has them"
+        )
 
     async def refuse(self, job_id: str, reason: str) -> None:  # noqa: B027 - no hosts: nothing to do
         """Say that the answer of a job that ended cannot be used: its host is at fault."""

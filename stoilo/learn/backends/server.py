@@ -6,6 +6,7 @@ import asyncio
 import logging
 import math
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from stoilo.client.capture.arguments import StoredValue
@@ -13,6 +14,7 @@ from stoilo.client.options import CreateOptions, TaskLimits
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
 from stoilo.core.errors import StoiloError, UnreachableError
+from stoilo.core.types import TaskState
 from stoilo.learn.backends import Backend, Handle, Job, JobEnd
 
 if TYPE_CHECKING:
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
     from stoilo.core.types import Redundancy
 
 
+_SUCCEEDED = TaskState.SUCCEEDED.value
 LOGGER = logging.getLogger(__name__)
 MOST_WRONG = 8
+LEAST_S = 60  # of a deadline: a volunteer asks, fetches and starts first
 REPORT_S = 5.0  # so long a training waits, s, until the server knows of a wrong answer
 
 
@@ -56,6 +60,7 @@ class ServerBackend(Backend):
         self._limits, self._publish = limits, publish_source
         self._flavor = flavor
         self._watched: dict[str, asyncio.Task[JobEnd]] = {}
+        self._reads = True
 
     async def put(self, value: object) -> Handle:
         """Upload a value; volunteers keep it between tasks."""
@@ -72,7 +77,7 @@ class ServerBackend(Backend):
             },
             job.check,
             job.alike if self._redundancy.min_quorum > 1 else None,
-            redundancy_options=self._redundancy,
+            redundancy_options=self._hurry(job),
             flavor=self._flavor,
             level=job.level,
             limits=self._limits,
@@ -83,6 +88,12 @@ class ServerBackend(Backend):
         submitted = await staged.submit()
         self._watch(submitted, stays=job.stays)
         return submitted.task_id
+
+    def _hurry(self, job: Job) -> Redundancy:
+        """Return the redundancy with the job's own deadline, if it is an earlier one."""
+        asked, usual = job.deadline_s, self._redundancy.delay_bound_s
+        wanted = usual if asked is None else min(usual, max(LEAST_S, math.ceil(asked)))
+        return replace(self._redundancy, delay_bound_s=wanted)
 
     async def submit_many(self, jobs: Sequence[Job]) -> list[str | StoiloError]:
         """Create the tasks by one call of the server, as far as they share a source."""
@@ -101,7 +112,9 @@ class ServerBackend(Backend):
 
     def _watch(self, submitted: SubmittedTask[Any], *, stays: bool) -> None:
         if submitted.task_id not in self._watched:
-            work = asyncio.create_task(await_ending(submitted, stays=stays))
+            work = asyncio.create_task(
+                await_ending(submitted, reads=self._reads, stays=stays)
+            )
             self._watched[submitted.task_id] = work
 
     async def next(self, wait_s: float | None = None) -> JobEnd | None:
@@ -119,6 +132,10 @@ class ServerBackend(Backend):
         for job_id in [j for j, watched in self._watched.items() if watched is work]:
             del self._watched[job_id]
         return work.result()
+
+    def leave_values(self) -> None:
+        """Give no values with endings; see `Backend.leave_values`."""
+        self._reads = False
 
     async def cancel(self, job_id: str) -> None:
         """Cancel the task at the server."""
@@ -160,11 +177,23 @@ def make_redundancy() -> Redundancy:
     )
 
 
-async def await_ending(submitted: SubmittedTask[Any], *, stays: bool = False) -> JobEnd:
-    """Wait for a task's outcome; an error of ours becomes the ending's error."""
+async def await_ending(
+    submitted: SubmittedTask[Any], *, reads: bool = True, stays: bool = False
+) -> JobEnd:
+    """Wait for a task's outcome; an error of ours becomes the ending's error.
+
+    `reads`: whether a value is decoded, and a large one downloaded; None comes otherwise.
+    With `stays` a handle of it comes, from wherever it lies.
+    """
     outcome: object
     try:
-        outcome = await (submitted.stored() if stays else submitted.result())
+        final = await submitted.wait()
+        if stays:
+            outcome = await submitted.stored()
+        elif not reads and final is not None and final.state == _SUCCEEDED:
+            outcome = None
+        else:
+            outcome = await submitted.result()
     except StoiloError as failure:  # an answer that does not decode, for example
         outcome = failure
     is_error = isinstance(outcome, (UserError, TaskSystemError, TimedOut, StoiloError))

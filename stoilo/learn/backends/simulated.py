@@ -116,7 +116,7 @@ class SimulatedBackend(OwnBackend):
                 self._push(back, host, None)
 
     def _start(self, host: int, job: Job) -> None:
-        who = self.hosts[host]
+        who, deadline_s = self.hosts[host], job.deadline_s or self.deadline_s
         takes = job.samples / who.samples_per_s
         if self._random.random() < who.stall:
             takes *= who.stall_times
@@ -124,10 +124,12 @@ class SimulatedBackend(OwnBackend):
         is_gone = any(self._clock <= s.start < end for s in who.away)
         if is_gone or self._random.random() < who.loss:
             self._lost[job.key] = self._lost.get(job.key, 0) + 1
-            self._push(self._clock + self.deadline_s, -1, job)
+            self._push(self._clock + deadline_s, -1, job)
             self._push(end + who.poll_s, host, None)
         else:
             self._push(end, host, job)
+            if job.deadline_s and takes > job.deadline_s:  # the first answer counts
+                self._push(self._clock + deadline_s, -1, job)
 
     def _away_until(self, host: int, at: float) -> float | None:
         backs = [
@@ -193,7 +195,7 @@ class SimulatedBackend(OwnBackend):
     def _give_again(self, job: Job) -> JobEnd | None:
         if job.key not in self._open:
             return None
-        if self._lost[job.key] < self.tries:
+        if self._lost.get(job.key, 0) < self.tries:
             # To the front: it has waited longest.
             self._waiting.insert(0, job)
             return None

@@ -194,6 +194,7 @@ async def hand_over(
     known = {row.digest: part for row, part in zip(rows, parts, strict=True)}
     held = None if held_out is None else rows.pop()
     sheet, blobs = write_sheet(method, trainer, settings, held, rows)
+    await trainer.close()  # vectors at shards are one process's at a time
     return await _send(
         _Peer(coordinator), msgspec.json.encode(sheet), blobs, known, token
     )

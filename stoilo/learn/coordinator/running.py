@@ -69,7 +69,7 @@ class TextBackend(ServerBackend):
         if self._redundancy.min_quorum == 1:
             job = replace(job, alike=None)
         options = make_options(
-            self._redundancy,
+            self._hurry(job),
             self._flavor,
             job.level,
             self._limits,

@@ -33,11 +33,14 @@ from stoilo.learn.core.orders import Snapshot
 from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Array
 from stoilo.learn.driver import codecs
+from stoilo.learn.driver.apart import ApartModel
 from stoilo.learn.driver.probing import Look, look_at
 from stoilo.learn.driver.transport import ask
 from stoilo.learn.kernels import array_models
 from stoilo.learn.methods import buffers, lbfgs, optimizers, rules, schedules
 from stoilo.learn.methods.base import LocalWork, Staleness
+from stoilo.learn.store.place import ShardPlace
+from stoilo.learn.store.vectors import Planted
 from stoilo.learn.trainers.options import StopRule, TrainerOptions
 from stoilo.learn.trainers.trainer import Trainer
 
@@ -60,10 +63,10 @@ _KINDS: Final[Mapping[str, type]] = {kind.__name__: kind for kind in (
     LocalWork, Staleness, StopRule, codecs.Raw, codecs.Compressed,
     codecs.Ternary, codecs.Half, codecs.Quantised, codecs.OneBit,
     codecs.TopK, codecs.PowerSGD, codecs.Remainder, codecs.PerLayer,
-    Redundancy, TaskLimits, buffers.Layer, buffers.Momenta,
+    Redundancy, TaskLimits, buffers.Layer, buffers.Momenta, ShardPlace, Planted,
 )}  # what settings may be, beside plain values
 OPTIONS: Final = (
-    "in_flight", "tries", "clip", "least_loss", "seed", "stop", "schedule",
+    "in_flight", "tries", "by_speed", "clip", "least_loss", "seed", "stop", "schedule",
     "redundancy", "flavor", "limits", "transport",
 )  # of `TrainerOptions`, those that travel
 # fmt: on
@@ -245,6 +248,8 @@ def _write_kernel(model: Model, name: str, blobs: dict[str, bytes]) -> KernelRow
 
 def _look(trainer: Trainer) -> dict[str, Look]:
     """Look at the first orders of another method of the same settings."""
+    if isinstance(trainer.form, ApartModel):
+        return dict(trainer.form.looks)
     found: dict[str, Look] = {}
     codec = trainer.run.settings.transport
     for order in trainer.draw_orders():

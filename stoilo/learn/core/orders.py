@@ -9,11 +9,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
 
 from stoilo.core.errors import TrustError
 from stoilo.learn.core.states import Plain, State
-from stoilo.learn.core.tensors import Form, Tensors
+from stoilo.learn.core.tensors import Array, Form, Tensors
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Parameters as blobs that the project has already: none of their bytes come from here."""
+
+    blobs: tuple[
+        tuple[str, int], ...
+    ]  # digest and size, bytes; each holds arrays by key
+    keys: tuple[str, ...]  # in this order they are the parameters, one after the other
+    forms: Mapping[str, tuple[str, tuple[int, ...]]]  # of the parameters, by name
+
+    @property
+    def means(self) -> dict[str, object]:
+        """What a kernel is told (`stoilo.learn.kernels.encoding.arrive`)."""
+        forms = {n: [k, [*s]] for n, (k, s) in self.forms.items()}
+        return {"keys": [*self.keys], "blobs": len(self.blobs), "forms": forms}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +43,8 @@ class Snapshot:
     parameters: Tensors  # what is trained
     # What travels along and is not trained (running means of BatchNorm)
     buffers: Tensors = field(default_factory=dict)
+    # Where volunteers get the parameters, if not from here
+    published: Published | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +89,39 @@ class Order:
     def gives_parameters(self) -> bool:
         """Whether the answer is where local steps led to, no sum of gradients."""
         return self.settings.get("give") == "parameters"
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRow:
+    """An order as it is saved: of its snapshot, the version; of its rows, an array."""
+
+    key: str
+    kernel: str
+    version: int
+    part: int
+    samples: int
+    settings: dict[str, Any]
+    rows: Array | None
+    own: dict[str, Array] = field(default_factory=dict)
+    inputs: dict[str, str] = field(default_factory=dict)
+    stays: bool = False
+    forms: dict[str, Form] | None = None
+
+    @classmethod
+    def of(cls, order: Order) -> OrderRow:
+        """Return the row of an order."""
+        rows = None if order.rows is None else np.array(order.rows, np.int64)
+        about = (order.kernel, order.snapshot.version, order.part, order.samples)
+        forms = None if order.forms is None else dict(order.forms)
+        apart = dict(order.own), dict(order.inputs), order.stays, forms
+        return cls(order.key, *about, dict(order.settings), rows, *apart)
+
+    def open(self, snapshot: Snapshot, key: str = "") -> Order:
+        """Return the order from its snapshot, under another key if one is given."""
+        rows = None if self.rows is None else tuple(self.rows.tolist())
+        about = (self.part, self.samples, self.settings, rows, self.own)
+        apart = self.inputs, self.stays, self.forms
+        return Order(key or self.key, self.kernel, snapshot, *about, *apart)
 
 
 @dataclass(frozen=True, slots=True)

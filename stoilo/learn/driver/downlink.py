@@ -131,10 +131,11 @@ class Versions:
     def send(self, order: Order) -> Order:
         """Return the order with its version as volunteers will see it.
 
-        Evaluations see the version itself; a part's own weights travel as they are.
+        Evaluations see the version itself; a part's own weights, and what the project has
+        already, travel as they are.
         """
-        snapshot = order.snapshot
-        if self._how is None or order.kernel == "evaluate" or order.is_own:
+        snapshot, is_there = order.snapshot, order.is_own or order.snapshot.published
+        if self._how is None or order.kernel == "evaluate" or is_there:
             return order
         if self._chain_to(snapshot.version) is None:
             self._append(self._how, snapshot)

@@ -5,29 +5,26 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import statistics
-from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
-import numpy as np
-
+from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.results import UserError
 from stoilo.core.errors import InternalError, UsageError
-from stoilo.learn.backends import Backend, Handle, Job
+from stoilo.learn.backends import Backend, Handle, Job, OwnBackend
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.lazy import LazyPart, check_name
 from stoilo.learn.core.models import Model
-from stoilo.learn.core.orders import Order, Snapshot
+from stoilo.learn.core.orders import Order, OrderRow, Snapshot
 from stoilo.learn.core.states import State, parse, render, unfit
-from stoilo.learn.core.tensors import Array, Form
 from stoilo.learn.driver.acceptance import Expectation
 from stoilo.learn.driver.downlink import Versions, name_blobs
 from stoilo.learn.driver.mailbox import Mailbox
 from stoilo.learn.driver.saving import Tally
 from stoilo.learn.driver.transport import asked
 
+# In an order's settings: so it is part of its job's key, and of checkpoints
+DEADLINE = "deadline_s"
 # Of so many pieces of work it is known how often they were tried; of older ones not.
 MOST_TRIED = 10_000
 
@@ -41,14 +38,14 @@ class Flight:
     job_id: str = ""  # of the backend; empty until it is submitted
     is_late: bool = False  # whether it holds up nothing any more, and so takes no room
     began: float | None = None  # when it was submitted, by the backend's clock, s
-    _rows: Array | None = None
+    _row: OrderRow | None = None
 
     @property
-    def rows(self) -> Array | None:
-        """The order's rows as an array, always the same one: it is saved once."""
-        if self._rows is None and self.order.rows is not None:
-            self._rows = np.array(self.order.rows, np.int64)
-        return self._rows
+    def row(self) -> OrderRow:
+        """The order as it is saved, always the same arrays: they are written once."""
+        if self._row is None:
+            self._row = OrderRow.of(self.order)
+        return self._row
 
 
 class Flights:
@@ -135,7 +132,7 @@ class Flights:
         orders = [flight.order for flight in self._flights]
         saved = _Saved(
             {str(order.snapshot.version): order.snapshot for order in orders},
-            [_Row.of(flight) for flight in self._flights],
+            [_Row(one.row, one.attempt, one.is_late) for one in self._flights],
             self._attempts,
         )
         return render(saved)
@@ -147,53 +144,24 @@ class Flights:
             UsageError: ``STO-T012`` when something is missing.
         """
         saved = parse(state, _Saved)
-        if any(str(row.version) not in saved.snapshots for row in saved.flights):
+        if any(str(one.row.version) not in saved.snapshots for one in saved.flights):
             raise unfit("a version that orders start from is missing")
-        self._flights = [
-            row.open(saved.snapshots[str(row.version)]) for row in saved.flights
-        ]
+        self._flights = [one.open(saved.snapshots) for one in saved.flights]
         self._attempts = saved.attempts
-
-
-# Fields of an order that are saved as they are
-_SAME = (
-    *("key", "kernel", "part", "samples", "settings"),
-    *("own", "inputs", "stays", "forms"),
-)
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A flight as it is saved: of its snapshot, the version."""
+    """A flight as it is saved."""
 
-    version: int
-    rows: Array | None
+    row: OrderRow
     attempt: int
     is_late: bool
-    key: str
-    kernel: str
-    part: int
-    samples: int
-    settings: dict[str, Any]
-    own: dict[str, Array] = field(default_factory=dict)
-    inputs: dict[str, str] = field(default_factory=dict)
-    stays: bool = False
-    forms: dict[str, Form] | None = None
 
-    @classmethod
-    def of(cls, flight: Flight) -> _Row:
-        """Return the row of a flight."""
-        order = flight.order
-        same: dict[str, Any] = {name: getattr(order, name) for name in _SAME}
-        about = flight.attempt, flight.is_late
-        return cls(order.snapshot.version, flight.rows, *about, **same)
-
-    def open(self, snapshot: Snapshot) -> Flight:
-        """Return the flight, which starts from `snapshot`."""
-        rows = None if self.rows is None else tuple(self.rows.tolist())
-        same: dict[str, Any] = {name: getattr(self, name) for name in _SAME}
-        order = Order(snapshot=snapshot, rows=rows, **same)
-        return Flight(order, self.attempt, is_late=self.is_late, _rows=self.rows)
+    def open(self, snapshots: Mapping[str, Snapshot]) -> Flight:
+        """Return the flight, which starts from one of the snapshots."""
+        order = self.row.open(snapshots[str(self.row.version)])
+        return Flight(order, self.attempt, is_late=self.is_late, _row=self.row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,30 +171,6 @@ class _Saved:
     snapshots: dict[str, Snapshot]  # by their versions
     flights: list[_Row]
     attempts: dict[str, int]
-
-
-KEPT = 100  # how many durations the median looks back over
-FACTOR = 2.0  # an order is late after so many times the median
-LEAST = 3  # with fewer known durations nothing is late
-
-
-class Pace:
-    """How long jobs took, by the backend's clock, s."""
-
-    def __init__(self) -> None:
-        self._took: deque[float] = deque(maxlen=KEPT)
-
-    def note(self, took: float) -> float:
-        """Note how long a job was out and return that."""
-        self._took.append(max(0.0, took))
-        return self._took[-1]
-
-    def count_late(self, began: Iterable[float], now: float) -> int:
-        """Return how many jobs are out for longer than `FACTOR` times the median."""
-        if len(self._took) < LEAST:
-            return 0
-        limit = FACTOR * statistics.median(self._took)
-        return sum(now - one > limit for one in began)
 
 
 class Losses:
@@ -313,10 +257,18 @@ class Jobs:
         if order.own:
             name = "parameters" if order.is_own else "own"
             stored[name] = (f"{version}/{order.key}", dict(order.own))
+        is_here = order.is_own or isinstance(backend, OwnBackend)
+        published = None if is_here else snapshot.published
+        if published is not None:
+            del stored["parameters"]
+            means = published.means
         handles = {
             name: await self._put(place, value, backend)
             for name, (place, value) in stored.items()
         }
+        for number, blob in enumerate(published.blobs if published else ()):
+            name = f"delta{number}" if number else "parameters"
+            handles[name] = Handle(*blob, StoredValue(*blob))
         return {
             **self._model.constants(),
             **handles,
@@ -369,6 +321,7 @@ class Jobs:
             function=self._model.kernel(order.kernel),
             arguments=arguments,
             samples=order.samples,
+            deadline_s=read_deadline(order),
             level=self._model.level,
             label=f"{label} {order.key}"[:128],
             check=expected.validator(told),
@@ -386,3 +339,9 @@ class Jobs:
         words += [a.digest for a in arguments.values() if isinstance(a, Handle)]
         words.append(repr(order.rows))
         return hashlib.sha256("\0".join(words).encode()).hexdigest()[:48]
+
+
+def read_deadline(order: Order) -> float | None:
+    """Return after how many s another host gets the order too; None: as the place has it."""
+    found = order.settings.get(DEADLINE)
+    return float(found) if isinstance(found, int | float) else None

@@ -14,7 +14,7 @@ import contextlib
 import functools
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -29,7 +29,8 @@ from stoilo.learn.core.states import Keeper, select
 from stoilo.learn.driver.acceptance import Disputes, Guard, HomeChecks
 from stoilo.learn.driver.codecs import Raw, Transport
 from stoilo.learn.driver.downlink import Delta, Versions
-from stoilo.learn.driver.in_flight import Flight, Flights, Jobs, Losses, Pace
+from stoilo.learn.driver.in_flight import DEADLINE, Flight, Flights, Jobs, Losses
+from stoilo.learn.driver.pace import Pace, Speeds
 from stoilo.learn.driver.saving import History, Saving, Tally, identify
 from stoilo.learn.driver.transport import ask, count_bytes, receive
 from stoilo.learn.methods import robust
@@ -55,6 +56,7 @@ class RunSettings:
         transport: how the arrays of answers travel.
         downlink: how versions travel; None for whole and as they are.
         home_checks: share of usual answers that is computed again here before it counts.
+        by_speed: give each order a deadline by how long others were out.
         outage_s: how long a server that does not answer is waited for, s, when there is
             something to submit; answers are waited for as long as it takes.
     """
@@ -70,6 +72,7 @@ class RunSettings:
     transport: Transport = field(default_factory=Raw)
     downlink: Delta | None = None
     home_checks: float = 0.0
+    by_speed: bool = False
     outage_s: float = 3600.0
 
 
@@ -117,7 +120,7 @@ class Run:
             home=self.home,
         )
         self._losses = Losses(self.settings.tries, self.settings.patience)
-        self._pace = Pace()
+        self._pace, self.speeds = Pace(), Speeds()
         self._saving: Saving | None = None
         self._untold: Update | None = None
         self._unwanted: list[Flight] = []
@@ -238,10 +241,20 @@ class Run:
             return
         send, transport = self._versions.send, self.settings.transport
         # What stays is read by kernels only, which know no codec.
-        orders = [o if o.stays else ask(send(o), transport) for o in orders]
+        orders = [
+            self._time(one if one.stays else ask(send(one), transport))
+            for one in orders
+        ]
         added = [self._flights.add(order) for order in orders]
         await self._save()
         await self._submit(added)
+
+    def _time(self, order: Order) -> Order:
+        """Return the order with the deadline of its part's class, once that is known."""
+        found = self.speeds.find_deadline(order.samples)
+        if not self.settings.by_speed or found is None:
+            return order
+        return replace(order, settings={**order.settings, DEADLINE: found})
 
     async def _submit(self, flights: Sequence[Flight]) -> None:
         """Submit orders together, those whose key was taken again under the next one."""
@@ -283,6 +296,8 @@ class Run:
         took = self._pace.note(ending.finished_at - flight.began)
         self.tally.out_s += took
         self.tally.computed_s += min(max(0.0, ending.computed_s), took)
+        if ending.error is None:
+            self.speeds.note(order.samples, took, ending.computed_s)
         out = [one.began for one in self._flights.all() if one.began is not None]
         self.tally.stragglers = self._pace.count_late(out, ending.finished_at)
         try:

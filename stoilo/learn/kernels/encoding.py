@@ -31,17 +31,34 @@ def arrive(kwargs):
 
     ``downlink`` says it, where they are more than that: ``told`` of each blob (see `unpack`),
     ``forms`` of the arrays. To ``parameters`` come ``delta1`` and so on, one after the other:
-    single sums and products, of which every processor makes the same bits.
+    single sums and products, of which every processor makes the same bits. With ``keys`` the
+    blobs hold pieces, which one after the other are all entries of all arrays.
     """
     came = kwargs.get("downlink")
     if came is None:
         return kwargs
+    if "keys" in came:
+        return {**kwargs, "parameters": join(kwargs, came)}
     told, forms = came["told"], came["forms"]
     found = unpack(told[0], kwargs["parameters"], forms)
     for number in range(1, len(told)):
         way = unpack(told[number], kwargs[f"delta{number}"], forms)
         found = {name: found[name] + way[name] for name in found}
     return {**kwargs, "parameters": found}
+
+
+def join(kwargs, came):
+    """Return the arrays that the pieces in a number of ``blobs`` are."""
+    pieces = dict(kwargs["parameters"])
+    for number in range(1, came["blobs"]):
+        pieces |= kwargs[f"delta{number}"]
+    whole = np.concatenate([np.ravel(pieces[key]) for key in came["keys"]])
+    found, start = {}, 0
+    for name, (dtype, shape) in came["forms"].items():
+        stop = start + math.prod(shape)
+        found[name] = whole[start:stop].astype(dtype).reshape(tuple(shape))
+        start = stop
+    return found
 
 
 def pack(kwargs, tensors):

@@ -1,7 +1,8 @@
 """Kernels for torch models: level `tensor`, on the processor.
 
 ``model`` is an instance of the researcher's own class, ``loss`` his function of (output, y);
-``reduction`` says whether it returns the mean over the samples or their sum.
+``reduction`` says whether it returns the mean over the samples or their sum; ``autocast``,
+which may be missing, whether training computes forward in bfloat16.
 """
 
 from __future__ import annotations
@@ -145,8 +146,13 @@ def prepare(model, samples):
 
 
 def run(model, kwargs, x, y):
-    """Return the mean of the samples' losses and how many were right, or -1."""
-    return judge(kwargs, apply(model, x), y, count(x))
+    """Return the mean of the samples' losses and how many were right, or -1.
+
+    With ``autocast`` the forward pass is in bfloat16 where torch holds that to be safe.
+    """
+    halves = bool(kwargs.get("autocast"))
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=halves):
+        return judge(kwargs, apply(model, x), y, count(x))
 
 
 def apply(model, x):

@@ -289,6 +289,8 @@ class MethodBase(Stateful, ABC):
         """
         before = self._snapshot
         super().load(state)
+        # Blobs are not kept for ever; the next version's are there again.
+        self._snapshot = replace(self._snapshot, published=None)
         for group in ("parameters", "buffers"):
             ours, saved = getattr(before, group), getattr(self._snapshot, group)
             if forms_of(saved) != forms_of(ours):

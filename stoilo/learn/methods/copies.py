@@ -22,9 +22,15 @@ import numpy as np
 
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.learn.core.assignments import Assignment
-from stoilo.learn.core.orders import Method, Order, Reply, Snapshot, Update
+from stoilo.learn.core.orders import (
+    Method,
+    Order,
+    OrderRow,
+    Reply,
+    Snapshot,
+    Update,
+)
 from stoilo.learn.core.states import State, Stateful
-from stoilo.learn.core.tensors import Array
 from stoilo.learn.kernels import checks
 
 LOGGER = logging.getLogger(__name__)
@@ -39,14 +45,9 @@ class Wrapped(Method, Protocol):
 
 @dataclass(slots=True)
 class _Work:
-    """A piece of work that the method has ordered; its order, without the version."""
+    """A piece of work that the method has ordered."""
 
-    kernel: str
-    version: int
-    part: int
-    samples: int
-    settings: dict[str, Any]
-    rows: tuple[int, ...] | None
+    row: OrderRow  # the order, without the version
     due: int  # copies that are still to go out
     asked: int = 1  # how often the method ordered it
     given: int = 0  # copies that went out
@@ -54,20 +55,6 @@ class _Work:
     replies: dict[str, Reply] = field(default_factory=dict)
     rescued: bool = False
     late: bool = False  # whether it holds up nothing any more
-    own: dict[str, Array] = field(default_factory=dict)  # the part's arrays
-
-    @classmethod
-    def of(cls, order: Order, copies: int) -> _Work:
-        """Return the work of an order."""
-        about = (order.kernel, order.snapshot.version, order.part, order.samples)
-        return cls(
-            *about, dict(order.settings), order.rows, copies, own=dict(order.own)
-        )
-
-    def order(self, key: str, base: Snapshot) -> Order:
-        """Return its order under another key."""
-        about = (self.part, self.samples, self.settings, self.rows, self.own)
-        return Order(key, self.kernel, base, *about)
 
 
 class Copied(Stateful):
@@ -161,15 +148,15 @@ class Copied(Stateful):
             self._works[order.key].asked += 1
         else:
             owners = self.assignment.owners[order.part]
-            self._works[order.key] = _Work.of(order, len(owners))
+            self._works[order.key] = _Work(OrderRow.of(order), len(owners))
 
     def _draw(self, room: int) -> list[Order]:
         found: list[Order] = []
         for name, work in self._works.items():
-            ring = self.assignment.order_of(work.part)
+            ring = self.assignment.order_of(work.row.part)
             while work.due and len(found) < room:
                 key = f"{name}@{work.given}/n{ring[work.given % len(ring)]}"
-                found.append(work.order(key, self._bases[str(work.version)]))
+                found.append(work.row.open(self._bases[str(work.row.version)], key))
                 work.out.append(key)
                 work.due, work.given = work.due - 1, work.given + 1
                 if self._now is not None:
@@ -206,7 +193,7 @@ class Copied(Stateful):
         best = max(sum(are_same(plain, a, b) for b in known) for a in known)
         if best + under_way >= self.agree:
             return
-        most = len(self.assignment.owners[work.part]) + FURTHER
+        most = len(self.assignment.owners[work.row.part]) + FURTHER
         if len(work.replies) >= most:
             raise InternalError(
                 "STO-T021", f"{most} answers to {name} differ from each other"
@@ -233,7 +220,7 @@ class Copied(Stateful):
         return replace(update, key=order.key, late=late, given_up=tuple(unneeded))
 
     def _plain(self, name: str, work: _Work) -> Order:
-        return work.order(name, self._bases[str(work.version)])
+        return work.row.open(self._bases[str(work.row.version)], name)
 
     def _keys_of(self, names: Sequence[str]) -> list[str]:
         return [key for n in names if n in self._works for key in self._works[n].out]
@@ -241,7 +228,7 @@ class Copied(Stateful):
     def _close(self, name: str) -> None:
         self._works.pop(name, None)
         self._since.pop(name, None)
-        needed = {str(work.version) for work in self._works.values()}
+        needed = {str(work.row.version) for work in self._works.values()}
         self._bases = {v: base for v, base in self._bases.items() if v in needed}
 
     def lose(self, order: Order) -> None:
@@ -279,7 +266,7 @@ class Copied(Stateful):
                     f"no answer to {name} in {self.timeout_s:g} s, nor after its rescue",
                 )
             # One at most is out beside the first ones: a dead place is not flooded.
-            fresh = len(work.out) <= len(self.assignment.owners[work.part])
+            fresh = len(work.out) <= len(self.assignment.owners[work.row.part])
             work.due += fresh and not work.due
             work.rescued, self._since[name] = True, now_s
 

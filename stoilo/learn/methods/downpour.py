@@ -20,8 +20,9 @@ from typing import Self
 
 import numpy as np
 
+from stoilo.client.capture.arguments import StoredValue
 from stoilo.core.errors import UsageError
-from stoilo.learn.core.orders import Order, Reply, Snapshot, Update
+from stoilo.learn.core.orders import Order, Published, Reply, Snapshot, Update
 from stoilo.learn.core.states import State, Stateful
 from stoilo.learn.core.tensors import Array, Tensors, add, mix
 from stoilo.learn.methods.base import (
@@ -34,10 +35,10 @@ from stoilo.learn.methods.base import (
     derive_seed,
     shuffle,
 )
-from stoilo.learn.methods.optimizers import Optimizer, blend, cast_like
+from stoilo.learn.methods.optimizers import Compensation, Optimizer
 from stoilo.learn.store.protocol import Change, Push, ShardOptimizer
 from stoilo.learn.store.server import ParameterServer
-from stoilo.learn.store.values import BLOCK_BYTES, Layout
+from stoilo.learn.store.values import BLOCK_BYTES, Layout, Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,44 +131,6 @@ class _Replica:
         return min(one.version for one in self.answers.values())
 
 
-class Compensation(Stateful):
-    """What a late gradient would be now, to first order: DC-ASGD (Zheng et al. 2017, §4).
-
-    ``g + λ·g⊙g⊙(w - w₀)``, where ``w₀`` is what the gradient is of, ``λ = λ0/√(M + ε)`` and
-    ``M ← m·M + (1-m)·g²``: λ is made anew of λ0 for each push. ``w₀`` comes with the order,
-    so that a replica never seen before is like any other.
-    """
-
-    kept = Stateful.kept | {"_squares": dict[str, Array]}
-
-    def __init__(
-        self, strength: float, *, kept: float = 0.95, epsilon: float = 1e-7
-    ) -> None:
-        self.strength = strength
-        self.share_kept = kept
-        self.epsilon = epsilon
-        self._squares: dict[str, Array] = {}
-
-    def correct(
-        self, gradient: Tensors, base: Tensors, now: Tensors
-    ) -> dict[str, Array]:
-        """Return the gradient at `base` as it would be at `now`; strength 0: as it is."""
-        if not self.strength:
-            return dict(gradient)
-        return {
-            name: self._move(name, g, now[name] - base[name])
-            for name, g in gradient.items()
-        }
-
-    def _move(self, name: str, slope: Array, way: Array) -> Array:
-        square = slope * slope
-        mean = self._squares[name] = blend(
-            self._squares.get(name), square, self.share_kept
-        )
-        factor = self.strength / np.sqrt(mean + self.epsilon)
-        return cast_like(slope + factor * square * way, slope)
-
-
 class AtShards(Stateful):
     """An optimiser in the parameter store: a step is a push, its state stays at the shards.
 
@@ -183,6 +146,10 @@ class AtShards(Stateful):
         optimizer: ShardOptimizer,  # with `commutes`: replicas are not in step
         like: Tensors,  # the first parameters; what the server has comes before them
         block_bytes: int = BLOCK_BYTES,  # larger tensors are split by rows
+        *,
+        # Let shards that know the project publish each version: volunteers get it from
+        # there, and nothing of it is sent from this process
+        publish: bool = False,
     ) -> None:
         self.rate = self._rate = optimizer.make().rate
         self.name = optimizer.name
@@ -191,6 +158,8 @@ class AtShards(Stateful):
         server.create(self._layout.split(like))
         self._run, self._pushes = secrets.token_hex(8), dict[str, int]()
         self._replica, self._weight = "w0", 1.0
+        self._publishes = publish
+        self.published: Published | None = None  # of what `step` gave last
 
     def __deepcopy__(self, memo: object) -> Self:
         """Return the same: the shards are not copied."""
@@ -208,8 +177,24 @@ class AtShards(Stateful):
         number = self._pushes.get(self._replica, 0)
         self._server.push(Push(f"{self._run}/{self._replica}", number, changes))
         self._pushes[self._replica] = number + 1
+        return self._layout.join(self._publish() if self._publishes else self._read())
+
+    def _read(self) -> dict[str, Value]:
         cells = self._server.read(self._layout.keys)
-        return self._layout.join({key: cell.value for key, cell in cells.items()})
+        return {key: cell.value for key, cell in cells.items()}
+
+    def _publish(self) -> dict[str, Value]:
+        """Publish what the shards have, and return the very same."""
+        while True:  # another trainer may push in between
+            blobs = self._server.publish_together(self._layout.keys)
+            found = self._read()
+            same = [StoredValue.of({k: found[k] for k in keys})[0] for keys in blobs]
+            if same == [*blobs.values()]:
+                break
+        forms = {n: (form.dtype, form.shape) for n, form in self._layout.forms.items()}
+        named = tuple((one.digest, one.size) for one in same)
+        self.published = Published(named, self._layout.keys, forms)
+        return found
 
     def load(self, state: State) -> None:
         """Go on; raises ``STO-T012`` where the server has forgotten this run's pushes."""
@@ -395,6 +380,7 @@ class Downpour(MethodBase):
             weight = 1.0  # the shards damp it
         moved = self._move_by(self.optimizer, gradient)
         moved = moved if weight == 1.0 else mix(moved, now.parameters, weight)
-        self._snapshot = Snapshot(now.version + 1, moved, buffers)
+        there = getattr(self.optimizer, "published", None)
+        self._snapshot = Snapshot(now.version + 1, moved, buffers, published=there)
         self._updates += 1
         return slopes

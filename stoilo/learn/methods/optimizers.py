@@ -1,4 +1,4 @@
-"""Optimisers of trainers: those of `stoilo.learn.core.optimizers`, and torch's own."""
+"""Optimisers of trainers: those of `stoilo.learn.core.optimizers`, torch's own, DC-ASGD."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stoilo.learn.core.optimizers import (
     blend,
     cast_like,
 )
-from stoilo.learn.core.states import State, parse, render
+from stoilo.learn.core.states import State, Stateful, parse, render
 from stoilo.learn.core.tensors import Array, Tensors
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ __all__ = [
     "AdaDelta",
     "Adagrad",
     "Adam",
+    "Compensation",
     "Momentum",
     "Optimizer",
     "RmsProp",
@@ -158,3 +159,41 @@ def _tensor(array: Array, like: torch.Tensor) -> torch.Tensor:
     import torch  # noqa: PLC0415 - as above
 
     return torch.from_numpy(np.array(array)).to(like.dtype).reshape(like.shape)
+
+
+class Compensation(Stateful):
+    """What a late gradient would be now, to first order: DC-ASGD (Zheng et al. 2017, §4).
+
+    ``g + λ·g⊙g⊙(w - w₀)``, where ``w₀`` is what the gradient is of, ``λ = λ0/√(M + ε)`` and
+    ``M ← m·M + (1-m)·g²``: λ is made anew of λ0 for each push. ``w₀`` comes with the order,
+    so that a replica never seen before is like any other.
+    """
+
+    kept = Stateful.kept | {"_squares": dict[str, Array]}
+
+    def __init__(
+        self, strength: float, *, kept: float = 0.95, epsilon: float = 1e-7
+    ) -> None:
+        self.strength = strength
+        self.share_kept = kept
+        self.epsilon = epsilon
+        self._squares: dict[str, Array] = {}
+
+    def correct(
+        self, gradient: Tensors, base: Tensors, now: Tensors
+    ) -> dict[str, Array]:
+        """Return the gradient at `base` as it would be at `now`; strength 0: as it is."""
+        if not self.strength:
+            return dict(gradient)
+        return {
+            name: self._move(name, g, now[name] - base[name])
+            for name, g in gradient.items()
+        }
+
+    def _move(self, name: str, slope: Array, way: Array) -> Array:
+        square = slope * slope
+        mean = self._squares[name] = blend(
+            self._squares.get(name), square, self.share_kept
+        )
+        factor = self.strength / np.sqrt(mean + self.epsilon)
+        return cast_like(slope + factor * square * way, slope)

@@ -3,6 +3,10 @@
 Each pass gives the loss and the gradient at one point; portions go to whoever is free, so
 that a fast host has more of them, and near the end of a pass the oldest that are out go out
 once more (the first answer counts). Sums travel: the mean and the regulariser are taken once.
+At the shards portions are added in their own order, whoever is first: the bits are the same.
+
+With `planted` no vector passes this process: shards publish the point for volunteers and
+fetch the answers, of which only numbers come here (`stoilo.learn.driver.apart`).
 """
 
 from __future__ import annotations
@@ -17,7 +21,8 @@ import numpy as np
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Order, Reply, Snapshot
-from stoilo.learn.core.tensors import Tensors, flatten, unflatten
+from stoilo.learn.core.states import State
+from stoilo.learn.core.tensors import flatten, unflatten
 from stoilo.learn.methods.base import (
     Ledger,
     MethodBase,
@@ -31,6 +36,14 @@ from stoilo.learn.store.place import ShardPlace
 from stoilo.learn.store.remote import RemoteShard
 from stoilo.learn.store.server import ParameterServer
 from stoilo.learn.store.shards import LocalShard
+from stoilo.learn.store.vectors import (
+    NORM,
+    Forms,
+    Planted,
+    Vectors,
+    count_entries,
+    forms_of_arrays,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +61,8 @@ class SandblasterSettings:
         places: shards on the network (`stoilo learn shard`), always in this order; in place
             of `folder`.
         space: what those call the vectors: another name for each training.
+        planted: what lies at the `places`, put there by `plant`: then this process holds no
+            parameters, gradients or answers.
         seed: of what draws in the model; a portion draws the same in every pass, without
             which a line search would compare different functions.
     """
@@ -61,6 +76,7 @@ class SandblasterSettings:
     folder: Path | None = None
     places: tuple[ShardPlace, ...] = ()
     space: str = "vectors"
+    planted: Planted | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot train."""
@@ -69,11 +85,13 @@ class SandblasterSettings:
             or self.shards < 1
             or not self.penalty >= 0.0
             or not 0.0 <= self.backups <= 1.0
+            or (self.planted is not None and not self.places)
         ):
             raise UsageError(
                 "STO-T040",
                 "these portions, shards, penalty and backups do not describe a training",
-                hint="portions and shards ≥ 1, penalty ≥ 0, 0 ≤ backups ≤ 1",
+                hint="portions and shards ≥ 1, penalty ≥ 0, 0 ≤ backups ≤ 1;"
+                " what is planted needs its places",
             )
 
     def open(self) -> ParameterServer:
@@ -91,7 +109,7 @@ class SandblasterSettings:
 class Sandblaster(MethodBase):
     """Passes over the data, driven by a coordinator without parameters."""
 
-    kept = MethodBase.kept | {"_sums": dict[str, float]}
+    kept = MethodBase.kept | {"_sums": dict[str, float], "_added": int}
     parts = ("_coordinator", "_vectors", "_ledger")
 
     def __init__(
@@ -104,14 +122,18 @@ class Sandblaster(MethodBase):
         self.settings = settings
         self._samples = sum(check_parts(parts))
         self._pieces = _cut_portions(parts, settings.portions)
-        self._coordinator = Coordinator(fit_rules(settings.rules, start.parameters))
+        planted = settings.planted
+        forms = planted.forms if planted else forms_of_arrays(start.parameters)
+        self._coordinator = Coordinator(fit_rules(settings.rules, forms))
         self._sums: dict[str, float] = {}  # losses of each answered portion
-        vector = flatten(start.parameters)
+        self._added = 0  # portions that are in the sum
         self._server = settings.open()
-        self._vectors = self._server.vectors(vector.size, settings.space)
-        for name in ("x", "trial"):
-            self._vectors.put(name, vector)
-        self._open()
+        try:
+            self._vectors = self._server.vectors(count_entries(forms), settings.space)
+            self._begin()
+        except BaseException:
+            self._server.close()
+            raise
 
     @property
     def finished(self) -> bool:
@@ -129,17 +151,31 @@ class Sandblaster(MethodBase):
         return self._coordinator.iterations
 
     @property
+    def vectors(self) -> Vectors:
+        """The vectors at the shards."""
+        return self._vectors
+
+    @property
     def coordinator(self) -> Coordinator:
         """The part that decides; it holds no vector."""
         return self._coordinator
 
     def close(self) -> None:
         """End the shards' processes; without it they end with this one."""
+        if self.settings.planted is not None and self.finished:
+            self._vectors.save()  # for `harvest`
+            self._vectors.keep()
         self._server.close()
 
     def note_saved(self) -> None:
         """Let the shards keep the vectors that the checkpoint names."""
         self._vectors.keep()
+
+    def load(self, state: State) -> None:
+        """Go on; what volunteers see of the point is published again: it may be gone."""
+        super().load(state)
+        if self.settings.planted is not None:
+            self._show(self._snapshot.version)
 
     def lose(self, order: Order) -> None:
         """Give the portion out again, unless a copy of it is still out."""
@@ -161,11 +197,21 @@ class Sandblaster(MethodBase):
         ended = self._ledger.answered == self._ledger.size and self._judge()
         return Outcome(applied=True, epoch=epoch, ended=ended)
 
+    def _begin(self) -> None:
+        """Put the first point where it is to be."""
+        if self.settings.planted is None:
+            for name in ("x", "trial"):
+                self._vectors.put(name, flatten(self._snapshot.parameters))
+        else:
+            self._vectors.begin_newest()
+            self._show(self._snapshot.version)
+        self._open()
+
     def _open(self) -> None:
         """Begin a pass at the trial point."""
         place = f"v{self._snapshot.version}"
         self._ledger = Ledger(f"{place}/{name}" for name in self._pieces)
-        self._sums = {}
+        self._sums, self._added = {}, 0
         self._vectors.zero("slope", "x")
 
     def _order(self, key: str) -> Order:
@@ -175,8 +221,22 @@ class Sandblaster(MethodBase):
         return self._pieces[name].order(key, self._snapshot, seed)
 
     def _add(self, order: Order, reply: Reply) -> None:
-        self._vectors.put("slope", flatten(self._in_order(reply)), add=True)
+        """Put a portion where it can be added, and add all whose turn it is."""
+        name = name_answer(order.key)
+        if self.settings.planted is None:
+            self._vectors.put(name, flatten(self._in_order(reply)))
+        else:
+            came, counts = self._vectors.norm(name), float(reply.tensors[NORM][0])
+            if counts != came:  # the bound on answers holds for its length
+                self._vectors.assign(name, counts / came, name)
         self._sums[order.key] = reply.loss_sum
+        for piece in [*self._pieces][self._added :]:
+            key = f"v{self._snapshot.version}/{piece}"
+            if key not in self._sums:
+                break
+            self._vectors.axpy("slope", 1.0, name_answer(key))
+            self._vectors.drop([name_answer(key)])
+            self._added += 1
 
     def _in_order(self, reply: Reply) -> dict[str, np.ndarray]:
         # Zeros where the reply brings no gradient.
@@ -202,13 +262,27 @@ class Sandblaster(MethodBase):
     def _go_to_trial(self) -> None:
         """Make the trial point the newest version, as the volunteers see it: rounded."""
         now = self._snapshot
+        if self.settings.planted is not None:
+            self._show(now.version + 1)
+            return
         point = unflatten(self._vectors.gather("trial"), now.parameters)
         # Rounded as volunteers see it, so that loss and gradient belong to this point.
         self._vectors.put("trial", flatten(point))
         self._snapshot = Snapshot(now.version + 1, point, now.buffers)
 
+    def _show(self, version: int) -> None:
+        """Let the shards publish the trial point, rounded as volunteers see it."""
+        assert self.settings.planted is not None  # noqa: S101 - who calls has looked
+        there = self._vectors.publish("trial", self.settings.planted.forms)
+        self._snapshot = replace(self._snapshot, version=version, published=there)
 
-def fit_rules(rules: Rules, parameters: Tensors) -> Rules:
+
+def name_answer(key: str) -> str:
+    """Return what the shards call the answer to an order."""
+    return f"part/{key.partition('/')[2]}"
+
+
+def fit_rules(rules: Rules, forms: Forms) -> Rules:
     """Return the rules with the noise of losses that are summed in the parameters' type.
 
     A noise that was given stays.
@@ -216,7 +290,7 @@ def fit_rules(rules: Rules, parameters: Tensors) -> Rules:
     if rules.noise:
         return rules
     # One float32 tensor among doubles makes the whole loss that coarse.
-    coarsest = max(float(np.finfo(a.dtype).eps) for a in parameters.values())
+    coarsest = max(float(np.finfo(kind).eps) for kind, _ in forms.values())
     return replace(rules, noise=4.0 * coarsest)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from stoilo.core.errors import UsageError
 
@@ -151,3 +151,30 @@ def _check(fits: bool, schedule: object) -> None:
             f"{schedule} is no schedule",
             hint="whole numbers ≥ 1, factors from 0 to 1",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Warmup:
+    """The learning rate of each step, as large minibatches have it: a rate, no factor."""
+
+    base: float  # rate of one part alone, η
+    scale: float  # by how much it is multiplied, k
+    steps_per_epoch: int  # of the whole run, not of one volunteer
+    epochs: float = 5.0  # that the warm-up lasts
+    # "gradual" from η to k·η; "constant" η, then k·η; "none"
+    kind: Literal["gradual", "constant", "none"] = "gradual"
+    milestones: tuple[int, ...] = ()  # epochs at which the rate is divided by ten
+
+    def __call__(self, step: int) -> float:
+        """Return the rate of a step, from 0."""
+        epoch = step / self.steps_per_epoch
+        tenths = sum(epoch >= milestone for milestone in self.milestones)
+        return self._climb(epoch) * 0.1**tenths
+
+    def _climb(self, epoch: float) -> float:
+        full = self.base * self.scale
+        if self.kind == "none" or epoch >= self.epochs:
+            return full
+        if self.kind == "constant":
+            return self.base
+        return self.base + (full - self.base) * epoch / self.epochs

@@ -278,4 +278,5 @@ class Ssp(Clocked):
             buffers = mix(now.buffers, replies[0].buffers, share)
         gradient = scale(self._combine(replies), 1.0 / total)
         moved = self._move_by(self.optimizer, gradient)
-        self._snapshot = Snapshot(now.version + 1, moved, buffers)
+        there = getattr(self.optimizer, "published", None)
+        self._snapshot = Snapshot(now.version + 1, moved, buffers, published=there)

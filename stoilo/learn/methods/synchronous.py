@@ -33,6 +33,7 @@ from stoilo.learn.methods.base import (
 )
 from stoilo.learn.methods.buffers import USUAL, Momenta, pool_buffers
 from stoilo.learn.methods.optimizers import Momentum, Optimizer, Sgd
+from stoilo.learn.methods.schedules import Warmup
 
 # Replies, in the order of their keys → one weighted sum; robust rules fit here.
 Combine: TypeAlias = Callable[[Sequence[Reply]], Tensors]
@@ -107,6 +108,7 @@ class Synchronous(MethodBase):
         "_late": set[str],
         "_replies": dict[str, Reply],
         "_queued": dict[str, Reply],
+        "_cuts": int,
     }
     parts: ClassVar[tuple[str, ...]] = ("_ledger", "optimizer", "combine")
 
@@ -132,6 +134,9 @@ class Synchronous(MethodBase):
         self._late: set[str] = set()  # keys of earlier steps that are out
         self._replies: dict[str, Reply] = {}
         self._queued: dict[str, Reply] = {}
+        self._cuts = self._wanted = (
+            1  # pieces of a part's work: now, from the next step on
+        )
         self._begin()
 
     @property
@@ -149,6 +154,13 @@ class Synchronous(MethodBase):
         """How many steps an epoch has: by the largest part."""
         pairs = zip(self._parts, self._blocks, strict=True)
         return max(math.ceil(size / block) if block else 1 for size, block in pairs)
+
+    def cut(self, cuts: int) -> None:
+        """Let each part's gradients come in so many pieces, from the next step on.
+
+        The sum is the same but for rounding. Local steps stay whole.
+        """
+        self._wanted = cuts if self.settings.local is None else 1
 
     @property
     def _blocks(self) -> tuple[int, ...]:
@@ -188,9 +200,10 @@ class Synchronous(MethodBase):
     def load(self, state: State) -> None:
         """Go on from a saved state; see `MethodBase.load`."""
         super().load(state)
-        self._pieces = self._plan_open()
+        self._wanted, self._pieces = self._cuts, self._plan_open()
 
     def _begin(self) -> None:
+        self._cuts = self._wanted
         self._pieces = self._plan_open()
         self._ledger = Ledger(self._pieces)
 
@@ -200,13 +213,13 @@ class Synchronous(MethodBase):
     def _plan(self, epoch: int, step: int) -> Mapping[str, Piece]:
         if epoch >= self.settings.epochs:
             return {}
-        pieces = {}
+        pieces = dict[str, Piece]()
         # Another order each step, else the last parts would always be the late ones.
         turn = shuffle(len(self._parts), self.settings.seed, epoch, step).tolist()
         for part in turn:
             piece = self._cut(part, epoch, step)
             if piece is not None:
-                pieces[f"e{epoch}/s{step}/p{part}"] = piece
+                pieces |= _divide(f"e{epoch}/s{step}/p{part}", piece, self._cuts)
         return pieces
 
     def _cut(self, part: int, epoch: int, step: int) -> Piece | None:
@@ -282,31 +295,13 @@ class Synchronous(MethodBase):
         return replace(reply, tensors=scale(ways, float(reply.samples)))
 
 
-@dataclass(frozen=True, slots=True)
-class Warmup:
-    """The learning rate of each step, a `stoilo.learn.methods.synchronous.Schedule`."""
-
-    base: float  # rate of one part alone, η
-    scale: float  # by how much it is multiplied, k
-    steps_per_epoch: int  # of the whole run, not of one volunteer
-    epochs: float = 5.0  # that the warm-up lasts
-    # "gradual" from η to k·η; "constant" η, then k·η; "none"
-    kind: Literal["gradual", "constant", "none"] = "gradual"
-    milestones: tuple[int, ...] = ()  # epochs at which the rate is divided by ten
-
-    def __call__(self, step: int) -> float:
-        """Return the rate of a step, from 0."""
-        epoch = step / self.steps_per_epoch
-        tenths = sum(epoch >= milestone for milestone in self.milestones)
-        return self._climb(epoch) * 0.1**tenths
-
-    def _climb(self, epoch: float) -> float:
-        full = self.base * self.scale
-        if self.kind == "none" or epoch >= self.epochs:
-            return full
-        if self.kind == "constant":
-            return self.base
-        return self.base + (full - self.base) * epoch / self.epochs
+def _divide(key: str, piece: Piece, cuts: int) -> dict[str, Piece]:
+    """Return a part's samples of a step in pieces, by key."""
+    if cuts == 1:
+        return {key: piece}
+    rows = np.arange(piece.samples) if piece.rows is None else np.array(piece.rows)
+    found = [tuple(some.tolist()) for some in np.array_split(rows, cuts) if some.size]
+    return {f"{key}/n{n}": Piece(piece.part, len(r), r) for n, r in enumerate(found)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
+import numpy as np
 
 from stoilo.client.session import Journal
 from stoilo.client.sync import SyncConnection, connect_sync
@@ -32,6 +33,8 @@ from stoilo.core import frames
 from stoilo.core.errors import StoiloError, TrustError, UsageError
 from stoilo.core.files import write_durably
 from stoilo.core.listen import bracket, listen, parse_address
+from stoilo.learn.core.tensors import flatten
+from stoilo.learn.kernels import checks
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.place import (
     CONNECTION_FILE,
@@ -48,6 +51,7 @@ GREETING_S = 10.0  # what a handshake, and then the token, may take
 STRANGERS = 32  # who may be greeted at a time; others are hung up on
 _ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}  # s, s, times
 T = TypeVar("T")
+find_fault: Callable[..., str] = checks.find_fault  # untyped: it travels as source
 
 
 class Project:
@@ -61,13 +65,21 @@ class Project:
         self._file, self._lock = file, threading.Lock()
         self._connection: SyncConnection | None = None
 
-    def store(self, one: p.Tagged) -> p.Tagged:
+    def store(self, value: object) -> p.Tagged:
         """Upload a version unless that was done; return its name.
 
         Raises:
             UsageError: ``STO-C045``, there is no project.
             UnreachableError: nobody answers there; the same again is safe.
         """
+        stored = self._connect().put(value)
+        return p.Tagged(stored.digest, stored.size)
+
+    def fetch(self, task: str) -> object:
+        """Return what a task ended in (hostile); raises as `store`."""
+        return self._connect().restore_task(task).result()
+
+    def _connect(self) -> SyncConnection:
         if self._file is None:
             raise UsageError(
                 "STO-C045",
@@ -77,8 +89,7 @@ class Project:
         with self._lock:
             if self._connection is None:
                 self._connection = connect_sync(self._file, journal=Journal(None))
-        stored = self._connection.put(one.value)
-        return p.Tagged(stored.digest, stored.size)
+            return self._connection
 
     def close(self) -> None:
         """Leave it."""
@@ -98,15 +109,50 @@ class Session(Shard):
         """Do a command; see `Shard.ask`; raises ``STO-T023``, the space is another's."""
         asked: object = command
         if isinstance(asked, p.PublishCells):
-            found = self._shard.read_tagged(dict.fromkeys(asked.keys, ""))
-            return cast("T", {k: self._project.store(one) for k, one in found.items()})
+            read = self._shard.read_tagged(dict.fromkeys(asked.keys, ""))
+            found: dict[str, object] = {key: one.value for key, one in read.items()}
+            found = {"": found} if asked.together else found
+            return cast("T", {k: self._project.store(v) for k, v in found.items()})
         # At once for all threads: of two streams one has it.
         if (
             isinstance(asked, p.OfSpace)
             and self._taken.setdefault(asked.space, self) is not self
         ):
             raise UsageError("STO-T023", f"vectors {asked.space[:40]!r} are being used")
+        match asked:
+            case p.PublishRange():
+                return cast("T", self._publish(asked))
+            case p.TakeAnswer():
+                return cast("T", self._take(asked))
         return self._shard.ask(command)
+
+    def _publish(self, asked: p.PublishRange) -> p.Tagged:
+        about = (asked.space, asked.name, asked.kinds)
+        part = self._shard.ask(p.RoundRange(*about))
+        return self._project.store({asked.key: part})
+
+    def _take(self, asked: p.TakeAnswer) -> p.Taken:
+        try:
+            raw: Any = self._project.fetch(asked.task)
+        except StoiloError as error:
+            if not error.code.startswith("STO-D"):
+                raise
+            return p.Taken(str(error))  # it does not decode
+        expected = {
+            **msgspec.structs.asdict(asked),
+            "tensors": asked.forms,
+            "buffers": {},
+        }
+        fault = find_fault(raw, expected)
+        if fault:
+            return p.Taken(fault)
+        arrays, none = raw["tensors"], np.zeros
+        whole = flatten(
+            {n: arrays.get(n, none(s)) for n, (_, s) in asked.forms.items()}
+        )
+        part = whole[asked.start : asked.stop]
+        self._shard.ask(p.PutRange(asked.space, asked.name, part))
+        return p.Taken("", raw["loss_sum"], raw["correct"])
 
     def close(self) -> None:
         """Forget the stream's vectors; the file stays open, others have it, too."""

@@ -24,6 +24,7 @@ from stoilo.learn.store.values import Value, decode, encode
 MOST_BYTES = 256 << 20  # largest frame; a value or a range that does not fit is refused
 # What one frame holds of values, unless the first alone has more.
 BATCH_BYTES = 32 << 20
+NEWEST = -1
 _BAD = "STO-T038"
 T_co = TypeVar("T_co", covariant=True)
 
@@ -163,6 +164,7 @@ class PublishCells(Command[dict[str, Tagged]], frozen=True, tag="publish"):
     """Store the present versions at the project, as blobs that tasks may name."""
 
     keys: list[str]
+    together: bool = False  # as one blob, by key; it is answered under an empty key
 
 
 class CreateCells(Command[None], frozen=True, tag="create"):
@@ -196,11 +198,10 @@ class OfSpace(Command[T_co], frozen=True):
 
 
 class PutRange(OfSpace[None], frozen=True, tag="put"):
-    """Set a vector's range, or add to it what a volunteer sent."""
+    """Set a vector's range."""
 
     name: str
     values: Array
-    add: bool = False
 
 
 class GetRange(OfSpace[Array], frozen=True, tag="get"):
@@ -222,6 +223,43 @@ class Calculate(OfSpace[float], frozen=True, tag="calculate"):
     factor: float = 1.0
 
 
+class RoundRange(OfSpace[Array], frozen=True, tag="round"):
+    """Round a vector's range as the parameters' types do; give it in the widest of them."""
+
+    name: str
+    kinds: list[tuple[str, int]]  # numpy's type of so many entries, one after the other
+
+
+class PublishRange(OfSpace[Tagged], frozen=True, tag="publish range"):
+    """Round a range as `RoundRange` does, and store it at the project."""
+
+    name: str
+    key: str  # of the range in the blob
+    kinds: list[tuple[str, int]]
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What is known of an answer whose arrays a shard has taken."""
+
+    fault: str  # what is wrong with its form; empty when nothing is
+    loss_sum: float = 0.0
+    correct: int = -1
+
+
+class TakeAnswer(OfSpace[Taken], frozen=True, tag="take"):
+    """Fetch a task's value from the project, check it and keep its range as a vector."""
+
+    name: str
+    task: str
+    start: int  # where the range begins
+    stop: int
+    forms: dict[str, tuple[str, tuple[int, ...]]]  # of all arrays, in their order
+    version: int  # as `stoilo.learn.kernels.checks.find_fault` expects it, and so on
+    samples: int
+    least_loss: float | None
+    lacking: list[str]
+
+
 class ListVectors(OfSpace[list[str]], frozen=True, tag="names"):
     """Give the names of a space's vectors, sorted."""
 
@@ -237,7 +275,7 @@ class KeepGeneration(OfSpace[None], frozen=True, tag="keep"):
 class LoadGeneration(OfSpace[None], frozen=True, tag="load"):
     """Begin a space: with a generation, or with nothing (0); what came later is forgotten."""
 
-    number: int
+    number: int  # `NEWEST`: the one that was written last
 
 
 class Answer(msgspec.Struct, frozen=True, tag="answer"):
@@ -267,6 +305,9 @@ Request = (
     | PutRange
     | GetRange
     | Calculate
+    | RoundRange
+    | PublishRange
+    | TakeAnswer
     | ListVectors
     | SaveGeneration
     | KeepGeneration

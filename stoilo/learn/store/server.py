@@ -248,6 +248,20 @@ class ParameterServer:
         found = self._gather(dict.fromkeys(keys), lambda k: p.PublishCells([*k]))
         return {key: StoredValue(one.tag, one.size) for key, one in found.items()}
 
+    def publish_together(
+        self, keys: Iterable[str]
+    ) -> dict[tuple[str, ...], StoredValue]:
+        """Do what `publish` does with one blob a shard, by the keys that it holds."""
+        groups = [*self.ring.group(dict.fromkeys(keys)).items()]
+        found = self._each([
+            partial(self._shards[name].ask, p.PublishCells(held, together=True))
+            for name, held in groups
+        ])  # fmt: skip
+        return {
+            tuple(held): StoredValue(one[""].tag, one[""].size)
+            for (_, held), one in zip(groups, found, strict=True)
+        }
+
     def push(self, push: Push) -> int:
         """Apply a push, once however often it comes; return how many cells changed.
 

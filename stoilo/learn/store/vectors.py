@@ -11,9 +11,9 @@ from __future__ import annotations
 import itertools
 import math
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,14 +22,18 @@ from numpy.typing import NDArray
 from stoilo.audit.log.sqlite import damaged, transaction
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UsageError
+from stoilo.learn.core.orders import Published
 from stoilo.learn.core.states import State, parse, render, unfit
-from stoilo.learn.core.tensors import Array
+from stoilo.learn.core.tensors import Array, Tensors, forms_of
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store import values
 
 Floats = NDArray[np.float64]
+# Of parameters: name → numpy's type and shape, in the order of a vector's entries
+Forms: TypeAlias = Mapping[str, tuple[str, tuple[int, ...]]]
 # Generations that stay: a trainer may be killed between a shard's saving and its own.
 KEPT = 4
+NORM = "norm"  # what stands for arrays that are at the shards: their length
 T = TypeVar("T")
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS blob (digest TEXT PRIMARY KEY, body BLOB NOT NULL) STRICT;
@@ -38,6 +42,26 @@ CREATE TABLE IF NOT EXISTS vector (
     PRIMARY KEY (space, generation, name)
 ) STRICT;
 """
+
+
+class Planted(msgspec.Struct, frozen=True):
+    """A training's start at shards: what a process without parameters knows of it."""
+
+    forms: dict[str, tuple[str, tuple[int, ...]]]  # of the parameters, see `Forms`
+    # About the largest honest answer to `samples` (`stoilo.learn.driver.probing.Look`)
+    norm: float | None = None
+    samples: int = 1
+    lacking: list[str] = []  # parameters that may have no gradient
+
+
+def forms_of_arrays(tensors: Tensors) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return the form of each array, plainly."""
+    return {name: (form.dtype, form.shape) for name, form in forms_of(tensors).items()}
+
+
+def count_entries(forms: Forms) -> int:
+    """Return how many entries all arrays have together."""
+    return sum(math.prod(shape) for _, shape in forms.values())
 
 
 @dataclass(slots=True)
@@ -74,21 +98,24 @@ class Spaces:
 
     def _do(self, space: _Space, command: p.OfSpace[object]) -> object:
         match command:
-            case p.PutRange(_, name, given, add):
-                fresh = np.array(given, dtype=np.float64)
-                if add:
-                    fresh = _alike(space.held[name], fresh) + fresh
-                _set(space, name, fresh)
+            case p.PutRange(_, name, given):
+                _set(space, name, np.array(given, dtype=np.float64))
             case p.GetRange(_, name):
                 return space.held[name]
             case p.Calculate(_, what, words, factor):
                 return _calculate(space, what, words, factor)
+            case p.RoundRange(_, name, kinds):
+                rounded = _round(space.held[name], kinds)
+                _set(space, name, rounded.astype(np.float64))
+                return rounded
             case p.ListVectors():
                 return sorted(space.held)
             case p.SaveGeneration(name):
                 return self._write(name, space)
             case p.KeepGeneration():
                 space.named = space.last
+            case _:
+                raise ValueError("this shard knows no project")
         return None
 
     def _write(self, name: str, space: _Space) -> int:
@@ -116,6 +143,7 @@ class Spaces:
         return number
 
     def _read(self, name: str, number: int) -> _Space:
+        number = self._find_last(name) if number == p.NEWEST else number
         if self.file is None:
             rows = []
         else:
@@ -144,6 +172,15 @@ def _checked(digest: str, body: bytes | None) -> Floats:
     if body is None or content_digest(body) != digest:
         raise TrustError("STO-T011", "a shard's vector is damaged")
     return np.asarray(values.decode(body, Array), np.float64)
+
+
+def _round(part: Floats, kinds: Sequence[tuple[str, int]]) -> Array:
+    """Return entries as arrays of these types hold them, in the widest of them."""
+    ends = np.cumsum([count for _, count in kinds])
+    if not kinds or ends[-1] != part.size:
+        raise ValueError(f"{part.size} entries and types of others")
+    parts = np.split(part, ends[:-1])
+    return np.concatenate([x.astype(k) for x, (k, _) in zip(parts, kinds, strict=True)])
 
 
 def _set(space: _Space, name: str, fresh: Floats) -> None:
@@ -207,6 +244,7 @@ class Vectors:
         self.shards, self._space = tuple(shards), space
         count = len(shards)
         self._edges = [size * number // count for number in range(count + 1)]
+        self._ranges = list(itertools.pairwise(self._edges))
         self._begin([0] * count)
 
     def _begin(self, generations: Sequence[int]) -> None:
@@ -216,6 +254,10 @@ class Vectors:
     def dot(self, one: str, other: str) -> float:
         """Return a scalar product: the sum of what the shards give."""
         return math.fsum(self._do("dot", one, other))
+
+    def norm(self, name: str) -> float:
+        """Return the Euclidean length; infinite where squares are too large."""
+        return math.sqrt(self.dot(name, name))
 
     def largest(self, name: str) -> float:
         """Return the largest absolute entry."""
@@ -246,17 +288,45 @@ class Vectors:
         asked = p.Calculate(self._space, command, list(words), factor)
         return [shard.ask(asked) for shard in self.shards]
 
-    def put(self, name: str, whole: Array, *, add: bool = False) -> None:
-        """Deal a whole vector out, to be set or to be added."""
+    def put(self, name: str, whole: Array) -> None:
+        """Deal a whole vector out."""
         parts = np.split(np.asarray(whole, np.float64), self._edges[1:-1])
         for shard, part in zip(self.shards, parts, strict=True):
-            shard.ask(p.PutRange(self._space, name, part, add))
+            shard.ask(p.PutRange(self._space, name, part))
+
+    def publish(self, name: str, forms: Forms) -> Published:
+        """Let the shards round a vector and store it at the project, as parameters."""
+        sizes = [(kind, math.prod(shape)) for kind, shape in forms.values()]
+        found, keys = list[tuple[str, int]](), [f"{n}" for n in range(len(self.shards))]
+        for key, shard, ends in zip(keys, self.shards, self._ranges, strict=True):
+            kinds = _cut_kinds(sizes, *ends)
+            one = shard.ask(p.PublishRange(self._space, name, key, kinds))
+            found.append((one.tag, one.size))
+        return Published(tuple(found), tuple(keys), forms)
+
+    def take(
+        self, name: str, task: str, forms: Forms, about: Mapping[str, Any]
+    ) -> p.Taken:
+        """Let the shards fetch an answer from the project, as a vector of that name.
+
+        Raises:
+            TrustError: ``STO-T038``, they do not agree about it.
+        """
+        found = [
+            shard.ask(
+                p.TakeAnswer(self._space, name, task, *ends, dict(forms), **about)
+            )
+            for shard, ends in zip(self.shards, self._ranges, strict=True)
+        ]
+        if any(one != found[0] for one in found):
+            raise TrustError("STO-T038", "shards were given different answers")
+        return found[0]
 
     def gather(self, name: str) -> Array:
         """Return a whole vector: for a snapshot or a checkpoint."""
         parts = [shard.ask(p.GetRange(self._space, name)) for shard in self.shards]
         if [len(part) for part in parts] != [
-            end - start for start, end in itertools.pairwise(self._edges)
+            end - start for start, end in self._ranges
         ]:
             raise TrustError("STO-T038", f"shards gave other ranges of {name[:40]!r}")
         return np.concatenate(parts)
@@ -269,6 +339,10 @@ class Vectors:
         names = self.shards[0].ask(p.ListVectors(self._space))
         held = {name: self.gather(name) for name in names}
         return render({"shards": len(numbers), "held": held})
+
+    def begin_newest(self) -> None:
+        """Go on from what each shard saved last: nobody saves meanwhile."""
+        self._begin([p.NEWEST] * len(self.shards))
 
     def keep(self) -> None:
         """Let all shards keep what they saved last: the checkpoint names it."""
@@ -289,6 +363,19 @@ class Vectors:
             if whole.shape != (self._edges[-1],):
                 raise unfit(f"vector {name} has another length")
             self.put(name, whole)
+
+
+def _cut_kinds(
+    sizes: Iterable[tuple[str, int]], start: int, stop: int
+) -> list[tuple[str, int]]:
+    """Return the types of the entries from `start` to `stop`, and how many of each."""
+    found, at = list[tuple[str, int]](), 0
+    for kind, size in sizes:
+        inside = min(at + size, stop) - max(at, start)
+        at += size
+        if inside > 0:
+            found.append((kind, inside))
+    return found
 
 
 class _Saved(msgspec.Struct):

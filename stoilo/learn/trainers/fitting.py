@@ -59,12 +59,12 @@ class _Request:
     place: Place
     model: Model | None
     data: object
-    epochs: int
-    batch: int
-    rate: float | None
-    optimizer: Optimizer | None
     options: TrainerOptions
     further: dict[str, Any]  # settings of the method's own; `pop` takes some away
+    epochs: int = 10
+    batch: int = 32
+    rate: float | None = None
+    optimizer: Optimizer | None = None
 
     def given(self) -> tuple[Place, object, object]:
         """Return what every trainer begins with."""
@@ -189,12 +189,8 @@ def make_trainer(
     place: Place = None,
     *,
     loss: Loss | None = None,
-    epochs: int = 10,
-    batch: int = 32,
-    rate: float | None = None,
-    optimizer: Optimizer | None = None,
     options: TrainerOptions | None = None,
-    **settings: Any,  # noqa: ANN401 - of the method's settings class, checked there
+    **settings: Any,  # noqa: ANN401 - as `fit` has them
 ) -> Trainer:
     """Return the trainer of `method`; the arguments are those of `fit`.
 
@@ -208,19 +204,11 @@ def make_trainer(
             f"no training method is named {method!r}",
             hint=f"methods: {', '.join(METHODS)}",
         )
-    own = method == "logistic" and model is None
+    form = as_model(model, loss) if model is not None or method != "logistic" else None
+    named = ("epochs", "batch", "rate", "optimizer")
+    known = {n: settings.pop(n) for n in named if n in settings}
     return make(
-        _Request(
-            place,
-            None if own else as_model(model, loss),
-            data,
-            epochs,
-            batch,
-            rate,
-            optimizer,
-            options or TrainerOptions(),
-            settings,
-        )
+        _Request(place, form, data, options or TrainerOptions(), settings, **known)
     )
 
 

@@ -9,11 +9,15 @@ import copy
 import math
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, Unpack
 
 import numpy as np
 
+from stoilo.core.errors import UsageError
 from stoilo.learn.core.models import ArrayModel
+from stoilo.learn.driver.apart import Apart, ApartModel
+from stoilo.learn.driver.run import Run
 from stoilo.learn.kernels.array_models import make_logistic_loss
 from stoilo.learn.methods.base import APPLY, LocalWork, Staleness
 from stoilo.learn.methods.downpour import Downpour, DownpourSettings
@@ -34,8 +38,15 @@ from stoilo.learn.methods.synchronous import (
 )
 from stoilo.learn.methods.vcasgd import Alpha, Vcasgd, VcasgdSettings
 from stoilo.learn.store.server import ParameterServer
-from stoilo.learn.trainers.options import Common, Loss, Place, TrainerOptions, as_parts
-from stoilo.learn.trainers.trainer import Trainer
+from stoilo.learn.trainers.options import (
+    Common,
+    Loss,
+    Place,
+    TrainerOptions,
+    as_model,
+    as_parts,
+)
+from stoilo.learn.trainers.trainer import MakeMethod, Trainer
 
 
 class SynchronousTrainer(Trainer):
@@ -103,7 +114,9 @@ class SandblasterTrainer(Trainer):
     gradient disagree with the loss, and the line search takes a shorter step.
 
     Args:
-        settings: portions, penalty, shards, backups, rules of the optimiser.
+        settings: portions, penalty, shards, backups, rules of the optimiser. With
+            `planted`, no vector passes this process; `model` gives its kernels alone,
+            nothing is computed again here, and the trained model is `harvest`'s to give.
     """
 
     def __init__(
@@ -114,8 +127,26 @@ class SandblasterTrainer(Trainer):
         settings: SandblasterSettings | None = None,
         **common: Unpack[Common],
     ) -> None:
-        make = partial(Sandblaster, settings=settings or SandblasterSettings())
+        chosen = settings or SandblasterSettings()
+        self._planted = chosen.planted
+        if self._planted is not None:
+            options = common.get("options") or TrainerOptions()
+            if options.held_out is not None or options.transport != "raw":
+                raise UsageError(
+                    "STO-T040",
+                    "a trainer without parameters evaluates and decodes nothing",
+                    hint="no held_out, and transport='raw'",
+                )
+            common["options"] = replace(options, home_checks=0.0)
+            model = ApartModel(as_model(model, common.get("loss")), self._planted)
+        make = partial(Sandblaster, settings=chosen)
         super().__init__(conn, model, data, make, name="sandblaster", **common)
+
+    def _make_run(self, make: MakeMethod, folder: Path | None) -> Run:
+        run = super()._make_run(make, folder)
+        if self._planted is not None and isinstance(run.method, Sandblaster):
+            run.backend = Apart(run.backend, run.method.vectors, self._planted)
+        return run
 
     async def close(self) -> None:
         """Close the trainer, and end the shards' processes if they are some."""

@@ -110,6 +110,8 @@ def set_privacy(
     """
     if options.privacy is None:
         return None
+    if options.by_speed:
+        raise UsageError("STO-T040", "pieces of a part would each count as a part")
     if options.stop is not None and options.held_out is None:
         raise UsageError(
             "STO-T040",
@@ -214,6 +216,9 @@ class TrainerOptions:
             weights a quarter of them. About the number of volunteers is best where each
             answer counts at once: what waits in a queue has old weights.
         tries: how often the same work may fail before the training ends.
+        by_speed: what is out much longer than others were goes to another host as well,
+            and rounds of gradients cut each part's work into as many pieces as slow hosts
+            were slower than fast ones in the epoch before (see `stoilo.learn.driver.pace`).
         clip: bound on the influence of one answer; None for none. With `privacy` its own
             bound holds instead, as this one moves with what other parts answer.
         privacy: differential privacy of the data parts towards readers of the model (see
@@ -253,6 +258,7 @@ class TrainerOptions:
     tasks: int = 8
     in_flight: int = 0
     tries: int = 4
+    by_speed: bool = False
     clip: Clip | None = field(default_factory=Clip)
     privacy: Privacy | None = None
     home_checks: float = 0.02

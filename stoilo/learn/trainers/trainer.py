@@ -20,10 +20,12 @@ from stoilo.learn.core.models import find_least_loss
 from stoilo.learn.core.orders import Method, Order, Snapshot, Update
 from stoilo.learn.core.states import Keeper
 from stoilo.learn.driver.downlink import as_downlink
+from stoilo.learn.driver.pace import MOST_CUTS
 from stoilo.learn.driver.probing import rehearse
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.driver.saving import Tally
 from stoilo.learn.driver.transport import as_transport
+from stoilo.learn.methods.synchronous import Synchronous
 from stoilo.learn.trainers.epochs import (
     Epoch,
     EpochCheckpoint,
@@ -120,6 +122,7 @@ class Trainer:
             transport=as_transport(self.options.transport),
             downlink=as_downlink(self.options.downlink),
             home_checks=self.options.home_checks,
+            by_speed=self.options.by_speed,
         )
         self._made_by = make
         method = make(self.snapshot, [len(part) for part in self.parts])
@@ -135,7 +138,8 @@ class Trainer:
 
     def _most_out(self) -> int:
         """Return how many tasks are out at most."""
-        return self.options.in_flight or len(self.parts)
+        pieces = MOST_CUTS if self.options.by_speed else 1
+        return self.options.in_flight or pieces * len(self.parts)
 
     async def start(self) -> Self:
         """Take up what a killed trainer left in the folder: epochs, and tasks under way.
@@ -203,10 +207,6 @@ class Trainer:
     @property
     def finished(self) -> bool:
         """Whether all that the settings name is done, or the stop rule is reached."""
-        return self._is_done
-
-    @property
-    def _is_done(self) -> bool:
         return self._is_stopped or (self._run is not None and self._run.method.finished)
 
     @property
@@ -242,7 +242,7 @@ class Trainer:
     async def __aiter__(self) -> AsyncIterator[TrainingUpdate]:
         """Yield what each answer did, to the end of the training."""
         await self.start()
-        while not self._is_done:
+        while not self.finished:
             yield await self._step()
 
     def train_epoch(self) -> Epoch:
@@ -256,7 +256,7 @@ class Trainer:
 
     async def _follow_epoch(self) -> AsyncIterator[TrainingUpdate]:
         await self.start()
-        if self._is_done:
+        if self.finished:
             raise UsageError("STO-T081", "no epoch is left to be trained")
         before = self.epoch_number
         while self.epoch_number == before:  # the last answer of all ends an epoch
@@ -309,7 +309,7 @@ class Trainer:
     def trained(self) -> Trained:
         """Return what has been reached so far."""
         run = self.run
-        reached = self._best() if self._is_done else self._newest()
+        reached = self._best() if self.finished else self._newest()
         return Trained(reached, tuple(self.epochs), run.history, run.tally, self.form)
 
     def estimate(self, conditions: Conditions | None = None) -> Estimate:
@@ -327,9 +327,8 @@ class Trainer:
         given = conditions or self.options.conditions or Conditions()
         # More volunteers than tasks have nothing to do.
         most, of = min(given.volunteers, at_once), self.options
-        given = replace(given, volunteers=most)
-        codecs = of.transport, of.downlink
-        return estimate_step(self.form, self.parts, orders, *codecs, given)
+        about = (of.transport, of.downlink, replace(given, volunteers=most))
+        return estimate_step(self.form, self.parts, orders, *about)
 
     def draw_orders(self) -> Sequence[Order]:
         """Return the first orders of a method made anew; nothing is begun."""
@@ -342,14 +341,13 @@ class Trainer:
 
     async def _step(self) -> TrainingUpdate:
         await self.start()
-        run = self.run
-        update = await run.step()
+        run, update = self.run, await self.run.step()
         self._updates.append(update)
         self._waits.note(update, run.backend.now())
         accepted = sum(one.applied for one in self._updates)
-        if update.epoch_ended or self._is_done:
+        if update.epoch_ended or self.finished:
             await self._end_epoch()
-        if self._is_done:
+        if self.finished:
             await run.end()
         return TrainingUpdate(update.loss, accepted, self.snapshot, update, self.form)
 
@@ -365,10 +363,12 @@ class Trainer:
         metrics = sum_up(
             self.epoch_number, self._updates, held_out, seconds, waiting, epsilon
         )
-        # Saved with the next answer; after a kill before that, made of the history again.
+        # Saved with the next answer; after a kill, made of the history again.
         self._record.note(metrics, self._newest(), self.options.stop)
         await self._between_epochs.put(self._newest(), self._record)
         self._updates, self._waits = [], self._begin_waits()
+        if self.options.by_speed and isinstance(run.method, Synchronous):
+            run.method.cut(run.speeds.count_cuts())
         self._note_stop()
         tell_epoch(self._watchers, metrics, self.options.on_epoch)
 

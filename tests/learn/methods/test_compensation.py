@@ -8,8 +8,8 @@ from stoilo.learn import SimulatedBackend, SimulatedHost, fit, split
 from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.core.models import ArrayModel
 from stoilo.learn.core.tensors import flatten
-from stoilo.learn.methods.downpour import Compensation, Downpour, DownpourSettings
-from stoilo.learn.methods.optimizers import Sgd
+from stoilo.learn.methods.downpour import Downpour, DownpourSettings
+from stoilo.learn.methods.optimizers import Compensation, Sgd
 from tests.learn.methods.test_downpour import gather
 from tests.learn.transport.test_travel import START, softmax_loss
 from tests.support.points import make_samples

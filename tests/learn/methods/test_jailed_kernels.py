@@ -90,3 +90,17 @@ def test_jailed_kernel_answers_as_the_same_here(jailed, name, settings):
     for key, array in here["tensors"].items():
         assert there["tensors"][key].shape == array.shape
         np.testing.assert_allclose(there["tensors"][key], array, rtol=1e-9)
+
+
+@pytest.mark.parametrize("jailed", ["tensor"], indirect=True)
+def test_jailed_forward_pass_in_bfloat16_is_near_that_of_here(jailed):
+    """Near: this process may use other kernels of torch (oneDNN)."""
+    given = {**of_torch({"seed": 1}), "model": nn.Linear(4, 1), "autocast": True}
+    data = {n: a.astype(np.float32) for n, a in given["data"].items()}
+    parameters = {n: a.astype(np.float32) for n, a in given["parameters"].items()}
+    given |= {"data": data, "parameters": parameters}
+    there = jailed[1](torch_models.gradient, given)
+    whole = torch_models.gradient({**copy.deepcopy(given), "autocast": False})
+    for key, array in whole["tensors"].items():
+        gap = np.linalg.norm(there["tensors"][key] - array) / np.linalg.norm(array)
+        assert 1e-5 < gap < 3e-2

@@ -4,11 +4,8 @@ import pytest
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.tensors import flatten
 from stoilo.learn.methods.optimizers import Sgd
-from stoilo.learn.methods.synchronous import (
-    LargeMinibatch,
-    LargeMinibatchSettings,
-    Warmup,
-)
+from stoilo.learn.methods.schedules import Warmup
+from stoilo.learn.methods.synchronous import LargeMinibatch, LargeMinibatchSettings
 from tests.support.learning import (
     Net,
     Volunteers,

@@ -63,7 +63,8 @@ def test_commands_do_what_they_say(vectors):
     vectors.put("a", np.array([1.0, -2.0, 3.0, 0.5]))
     vectors.zero("b", "a")
     vectors.axpy("b", 2.0, "a")
-    vectors.put("b", np.ones(4), add=True)
+    vectors.put("one", np.ones(4))
+    vectors.axpy("b", 1.0, "one")
     vectors.assign("c", -1.0, "b")
     assert vectors.gather("c").tolist() == [-3.0, 3.0, -7.0, -2.0]
     assert vectors.dot("a", "b") == 31.0
@@ -104,8 +105,11 @@ def test_two_spaces_and_the_cells_of_a_shard_have_nothing_in_common(tmp_path):
     protocol.Calculate("s", "dot", ["a"]), protocol.Calculate("s", "dot", ["a", "b"]),
     protocol.Calculate("s", "dot", ["a", "longer"]),
     protocol.GetRange("s", "none"), protocol.LoadGeneration("s", 99),
-    protocol.PutRange("s", "a", np.zeros(1), add=True), protocol.ListVectors("other"),
-    protocol.OpenShard("x", []),
+    protocol.Calculate("s", "axpy", ["a", "longer"]), protocol.ListVectors("other"),
+    protocol.OpenShard("x", []), protocol.RoundRange("s", "a", [("float32", 3)]),
+    protocol.RoundRange("s", "a", [("none", 4)]), protocol.RoundRange("s", "a", []),
+    protocol.PublishRange("s", "a", "0", [("float32", 4)]),
+    protocol.TakeAnswer("s", "a", "t", 0, 4, {}, 0, 1, None, []),
 ])  # fmt: skip
 def test_request_that_is_none_is_refused_and_the_next_one_answered(remote, request_):
     vectors = Vectors(4, [remote], "s")
