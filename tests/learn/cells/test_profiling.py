@@ -170,6 +170,36 @@ def test_a_part_that_takes_one_value_twice_gets_it_from_one_neighbour():
     assert torch.equal(Chain(*found.values())(-X), whole(-X))
 
 
+class Scaled(nn.Module):
+    def forward(self, x, by=1.0):
+        return x * by
+
+
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.scaled, self.end = nn.Linear(4, 4), Scaled(), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.end(self.scaled(self.first(x), by=3.0))
+
+
+class Looking(Scaled):
+    """One operation for torch.fx, with its argument by name."""
+
+    def forward(self, x, by=1.0):
+        return x * by if x.isfinite().all() else x
+
+
+def test_arguments_by_name_go_along():
+    for kind in (Scaled, Looking):
+        whole = Named()
+        whole.scaled = kind()
+        found = list_layers(whole, X)
+        assert len(found) == 3
+        assert torch.equal(Chain(*found.values())(-X), whole(-X))
+
+
 class Text(nn.Module):
     def __init__(self):
         super().__init__()
