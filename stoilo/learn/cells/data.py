@@ -7,7 +7,9 @@ rows at once be everybody's: the answer is the kernel's own, up to the order of 
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, Protocol, Self
@@ -19,13 +21,14 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 
+from stoilo.core.errors import StoiloError, UsageError
 from stoilo.learn.kernels import torch_models
 
 _kernels: Any = torch_models  # untyped: they travel as source
 # Its callback at a backward's end is what torch's own DDP and FSDP2 wait for.
 _engine: Any = torch.autograd.Variable._execution_engine  # noqa: SLF001 - there is no other
+_MMAP_THRESHOLD = -3  # malloc.h: what is larger goes back to the system when freed
 _Answer = dict[str, Any]
 
 
@@ -68,6 +71,7 @@ class Data:
 
         Raises:
             RuntimeError: a peer is gone, or did not answer within the group's limit.
+            UsageError: ``STO-T040``, `shard` where the language layer has sealed torch.
         """
         asked = {**kwargs, **_kernels.arrive(kwargs), "downlink": None}
         if self.shard:
@@ -145,18 +149,24 @@ def _add_up(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:
     return tensor
 
 
-class _Member(TorchFunctionMode):
+class _Member:
     """Stands around a kernel at one member."""
 
     def __init__(
         self, asked: _Answer, links: _Linked, bucket_bytes: int | None
     ) -> None:
-        super().__init__()
         self._asked, self._links, self._bytes = asked, links, bucket_bytes
         self._buckets: Buckets | None = None
         self._portion = Portion(1, 0, 1)
         self._right, self._unsure = 0, 0
         self._labels: Tensor | None = None
+        # Layers call these by name; the jail's seal leaves the names in place.
+        self._ours: dict[tuple[Any, str], Any] = {
+            (functional, "batch_norm"): self._normalise,
+            (functional, "dropout"): self._drop,
+            (DTensor, "numpy"): lambda one: self._collect(one),  # noqa: PLW0108 - becomes a method
+        }
+        self._plain = {name: getattr(place, name) for place, name in self._ours}
         model = asked["model"]
         self._hooks = [
             model.register_forward_pre_hook(self._enter),
@@ -171,9 +181,16 @@ class _Member(TorchFunctionMode):
             given["parameters"] = dict(_kernels.trained(self._asked["model"]))
         return given
 
-    def __exit__(self, *raised: object) -> None:
-        """Leave the model as it was."""
-        super().__exit__(*raised)  # type: ignore[no-untyped-call] # torch has none
+    def __enter__(self) -> Self:
+        """Have layers look at everybody's rows, by the names that they call."""
+        for (place, name), ours in self._ours.items():
+            setattr(place, name, ours)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave model and library as they were."""
+        for place, name in self._ours:
+            setattr(place, name, self._plain[name])
         for hook in self._hooks:
             hook.remove()
         if self._buckets is not None:
@@ -219,42 +236,29 @@ class _Member(TorchFunctionMode):
             tensors = _kernels.pack(self._asked, tensors)
         return {"correct": -1 if unsure else right, "tensors": tensors}
 
-    def __torch_function__(
-        self,
-        func: Any,  # noqa: ANN401 - torch's
-        types: Any,  # noqa: ANN401 - torch's
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - as the function
-        """Call a function, or what does the same over everybody's rows."""
-        ours = {
-            functional.batch_norm: self._normalise,
-            functional.dropout: self._drop,
-            Tensor.numpy: self._collect,
-        }
-        return ours.get(func, func)(*args, **(kwargs or {}))
-
-    def _collect(self, tensor: Tensor) -> Any:  # noqa: ANN401 - numpy's
-        """Return an array, at rank 0 alone where slices have to be put together."""
-        if not isinstance(tensor, DTensor):
-            return tensor.numpy()
-        whole = tensor.full_tensor()
+    def _collect(self, tensor: DTensor) -> Any:  # noqa: ANN401 - numpy's
+        """Return an array whose slices are put together, at rank 0 alone."""
+        whole: Tensor = tensor.full_tensor()
         return whole[:0].numpy() if self._links.rank else whole.numpy()
 
     def _normalise(
         self,
-        x: Tensor,
-        mean_kept: Tensor | None,
-        variance_kept: Tensor | None,
+        input: Tensor,  # noqa: A002 - torch's name
+        running_mean: Tensor | None,
+        running_var: Tensor | None,
         weight: Tensor | None = None,
         bias: Tensor | None = None,
         training: bool = False,
         momentum: float = 0.1,
         eps: float = 1e-5,
     ) -> Tensor:
+        x = input
         if not training:
-            kept = mean_kept, variance_kept, weight, bias
-            return functional.batch_norm(x, *kept, training, momentum, eps)
+            rest = weight, bias, training, momentum, eps
+            plain: Tensor = self._plain["batch_norm"](
+                x, running_mean, running_var, *rest
+            )
+            return plain
         wide: Tensor = _kernels.widen(x)
         form = 1, -1, *[1] * (x.ndim - 2)
         others = [0, *range(2, x.ndim)]
@@ -269,10 +273,10 @@ class _Member(TorchFunctionMode):
         spread = counts * (middle * middle).sum(others)
         variance: Tensor = _total(spread, self._links.group) / size
         with torch.no_grad():
-            if mean_kept is not None and variance_kept is not None:
-                mean_kept.lerp_(mean.to(mean_kept.dtype), momentum)
+            if running_mean is not None and running_var is not None:
+                running_mean.lerp_(mean.to(running_mean.dtype), momentum)
                 unbiased = variance * (size / (size - 1))
-                variance_kept.lerp_(unbiased.to(variance_kept.dtype), momentum)
+                running_var.lerp_(unbiased.to(running_var.dtype), momentum)
         y = middle * torch.rsqrt(variance + eps).view(form)
         if weight is not None:
             y = y * weight.view(form)
@@ -281,12 +285,18 @@ class _Member(TorchFunctionMode):
         return y.to(x.dtype)
 
     def _drop(
-        self, x: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+        self,
+        input: Tensor,  # noqa: A002 - torch's name
+        p: float = 0.5,
+        training: bool = True,
+        inplace: bool = False,
     ) -> Tensor:
+        x = input
         own = self._portion
         times, rest = divmod(len(x) if x.ndim else 0, max(own.end - own.first, 1))
         if not training or rest or not times or not 0 < p < 1:
-            return functional.dropout(x, p, training, inplace)
+            plain: Tensor = self._plain["dropout"](x, p, training, inplace)
+            return plain
         form = own.total * times, *x.shape[1:]
         kept = torch.empty(form, dtype=x.dtype).bernoulli_(1 - p).div_(1 - p)
         first = min(own.first, own.total - 1) * times
@@ -298,6 +308,17 @@ def shard(
     model: nn.Module, parameters: Mapping[str, Any], group: dist.ProcessGroup
 ) -> None:
     """Leave a slice of each parameter, of which the whole is read where it lies, here."""
+    try:
+        torch.zeros(()).untyped_storage()
+    except StoiloError as closed:
+        raise UsageError(
+            "STO-T040",
+            "slices of parameters need a torch that is not sealed",
+            hint="without shard, or beyond a cell that runs researchers' classes",
+        ) from closed
+    # glibc would keep what layers give back: seen, 2.9 models' memory in place of .45.
+    with suppress(AttributeError, OSError):
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 18)
     for name, p in _kernels.trained(model):
         p.data = torch.as_tensor(parameters[name]).to(p.dtype)
     for layer in model.modules():
@@ -309,6 +330,7 @@ def shard(
     for part in model.modules():
         if isinstance(part, FSDPModule):
             part.set_gradient_divide_factor(1.0)  # sums, not means
+            part.set_force_sum_reduction_for_comms(True)  # else in ways gloo lacks
 
 
 def _blocks(model: nn.Module) -> Iterator[nn.Module]:

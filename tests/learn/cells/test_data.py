@@ -3,9 +3,12 @@
 import copy
 import os
 import sys
+import threading
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,10 +19,14 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
+from stoilo.core.errors import UsageError
+from stoilo.core.libraries import use_types
 from stoilo.learn.cells.data import Buckets, Data, Portion
 from stoilo.learn.core.data import Part
-from stoilo.learn.core.models import TorchModel, make_arguments
+from stoilo.learn.core.models import TorchModel, make_arguments, make_shape
 from stoilo.learn.kernels import torch_models
+from stoilo.policies.levels import load_level
+from stoilo.sandbox.language.runtime import prepare_runtime
 from tests.support.ranks import run_ranks
 
 ROWS = 11  # no multiple of any size
@@ -95,6 +102,15 @@ def both(links, kernel, given, layout):
     return layout.execute(kernel, given, links), alone
 
 
+def see_float32(rank, size):
+    """Return both answers in the type for which FSDP2 sums in another way."""
+    model, part = make_case("plain")
+    model = TorchModel(model.module.float(), model.loss, model.reduction)
+    part = Part(part.x.astype(np.float32), part.y)
+    given = make_arguments(model, model.first(), part, {"seed": 3})
+    return both(world(rank, size), "gradient", given, Data(shard=True))
+
+
 WORK = {
     "gradient": ("gradient", {"seed": 3}),
     "evaluate": ("evaluate", {"labels": True}),
@@ -156,7 +172,10 @@ NAMES = ("plain", "sums", "images", "odd")
 LAYOUTS = {"whole": Data(bucket_bytes=200), "in slices": Data(shard=True)}
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+SLOW = pytest.param("in slices", marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("layout", ["whole", SLOW])
 def test_members_answer_as_the_kernel_alone(layout):
     told = run_ranks(answer_all, 5, LAYOUTS[layout], NAMES, SIZES)
     assert len(told[0]) == len(SIZES) * len(NAMES) * len(WORK)
@@ -244,10 +263,29 @@ def see_packed(rank, size):
     return both(world(rank, size), "gradient", arguments("plain", settings), Data())
 
 
+def see_sealed(rank, size):
+    """Return what members answer whose libraries are sealed, as a cell's are. Comes last."""
+    level = load_level("tensor")
+    use_types(level.travelling_types)
+    prepare_runtime(level)
+    given = arguments("images", LOCAL)
+    links = world(rank, size)
+    with pytest.raises(UsageError, match="T040"):
+        Data(shard=True).execute("local_steps", copy.deepcopy(given), links)
+    return both(links, "local_steps", given, Data())
+
+
 def look(rank, size):
     return [
         see(rank, size)
-        for see in (learn_twice, see_overlap, see_unlike_orders, see_packed)
+        for see in (
+            learn_twice,
+            see_overlap,
+            see_unlike_orders,
+            see_packed,
+            see_float32,
+            see_sealed,
+        )
     ]
 
 
@@ -274,6 +312,80 @@ def test_answer_travels_as_the_order_asks(looked):
     forms = {name: (a.dtype, a.shape) for name, a in found["tensors"].items()}
     assert forms == {name: (a.dtype, a.shape) for name, a in alone["tensors"].items()}
     assert {kind for kind, _ in forms.values()} == {np.dtype(np.uint8)}
+
+
+def test_slices_of_float32_are_summed_too(looked):
+    found, alone = looked[4][0]
+    assert distance(found["tensors"], alone["tensors"]) < 1e-5
+
+
+def test_members_may_have_a_sealed_torch(looked):
+    check_equal(*looked[5][0])
+
+
+WIDE, DEEP = 500, 8
+
+
+def measure_memory(rank, size, folder, settings):
+    """Return the most memory of three layouts of one kernel, in models' sizes.
+
+    The order's parameters lie in files, which do not count; the first run is no measure.
+    """
+    draw, found = np.random.default_rng(0), []
+    files = [Path(folder, f"{rank}.{number}") for number in range(DEEP)]
+    for file in files:
+        draw.normal(size=(WIDE, WIDE), scale=0.04).tofile(file)
+    for layout in (Data(shard=True), Data(shard=True), Data()):
+        modules = [nn.Linear(WIDE, WIDE, bias=False) for _ in files]
+        model = make_shape(nn.Sequential(*modules).double())
+        del modules
+        whole = {
+            f"{n}.weight": np.memmap(file, np.float64, "r+", shape=(WIDE, WIDE))
+            for n, file in enumerate(files)
+        }
+        rows = np.ones((size, WIDE))
+        given = {
+            "model": model, "loss": functional.mse_loss, "reduction": "mean",
+            "parameters": whole, "buffers": {}, "data": {"x": rows, "y": rows},
+            "rows": None, "settings": settings, "version": 0,
+        }  # fmt: skip
+        with peak_memory() as peak:
+            layout.execute("local_steps", given, world(rank, size))
+        found.append(peak[0] / (WIDE * WIDE * DEEP * 8))
+        del given, model, whole
+    return found[1:]
+
+
+@contextmanager
+def peak_memory():
+    """Give a list whose number is, at the end, the most memory above that of the start."""
+
+    def read():
+        told = Path("/proc/self/status").read_text().partition("RssAnon:")[2]
+        return int(told.split()[0]) * 1024
+
+    before, most, done = read(), [0], threading.Event()
+
+    def watch():
+        while not done.wait(0.001):
+            most[0] = max(most[0], read() - before)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        yield most
+    finally:
+        done.set()
+        watching.join()
+
+
+@pytest.mark.slow
+def test_members_with_slices_never_hold_what_whole_ones_do(tmp_path):
+    settings = {"steps": 2, "batch": 0, "rate": 0.01, "seed": 1, "optimizer": "adamw"}
+    told = run_ranks(measure_memory, 4, str(tmp_path), settings)
+    # Weights, gradients and two moments: four models' sizes where nothing is in slices.
+    assert all(whole > 4 for _, whole in told)
+    assert all(slices < 0.6 * whole for slices, whole in told)
 
 
 class Failing(nn.Linear):
