@@ -23,7 +23,7 @@ SUITES = (
     *("validate", "submit", "scheduler", "calls", "threads", "frozen"),
     *("population", "stock", "hostile"),
     *("learn_transport", "learn_codecs", "learn_methods", "learn_jail", "learn_step"),
-    *("learn_robust", "learn_ssp"),
+    *("learn_robust", "learn_ssp", "learn_reduce"),
 )
 OUTPUT = Path(__file__).parent / "out" / "results.json"
 

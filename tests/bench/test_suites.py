@@ -44,6 +44,7 @@ SMALL = {
     "learn_step": {"widths": (4,), "steps": 1},
     "learn_robust": {"seeds": (0,), "answers": 6, "steps": 3, "epochs": 1},
     "learn_ssp": {"seeds": (0,), "base_s": 0.1},
+    "learn_reduce": {"cases": ((2, 0.1),), "runs": 1},
     "hostile": {"sizes": HostileSizes(2, 4, 8, 2, 1, 3)},
     "submit": {"sizes": Sizes(cached=3, uncached=3, peer=1, alone=1, together=2)},
 }
