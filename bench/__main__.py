@@ -23,7 +23,8 @@ SUITES = (
     *("validate", "submit", "scheduler", "calls", "threads", "frozen"),
     *("population", "stock", "hostile"),
     *("learn_transport", "learn_codecs", "learn_methods", "learn_jail", "learn_step"),
-    *("learn_robust", "learn_ssp", "learn_tensor", "learn_staged", "learn_pipeline"),
+    *("learn_robust", "learn_ssp", "learn_reduce", "learn_tensor", "learn_staged"),
+    "learn_pipeline",
 )
 OUTPUT = Path(__file__).parent / "out" / "results.json"
 

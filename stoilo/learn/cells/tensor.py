@@ -11,7 +11,7 @@ import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,6 +19,7 @@ from torch import nn
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.cells.layers import Column, Dropout, Region, Row, Share, Vocabulary
+from stoilo.learn.cells.links import Links
 from stoilo.learn.cells.logits import Logits
 from stoilo.learn.core.models import read_trained
 from stoilo.learn.kernels import torch_models
@@ -63,17 +64,6 @@ class Split:
 Plan = Mapping[str, "str | Split"]  # path of a submodule → how it is split
 
 
-class _Linked(Protocol):
-    """What a layout needs of a cell's links."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def size(self) -> int: ...
-    @property
-    def group(self) -> dist.ProcessGroup | None: ...
-
-
 @dataclass(frozen=True)
 class Tensor:
     """The layout of a cell whose members have parts of each planned layer.
@@ -87,7 +77,7 @@ class Tensor:
     sequence: bool = False
 
     def execute(
-        self, kernel: str, kwargs: dict[str, Any], links: _Linked
+        self, kernel: str, kwargs: dict[str, Any], links: Links
     ) -> dict[str, Any] | None:
         """Run a kernel of `torch_models` by all members; rank 0 returns its answer.
 
