@@ -21,7 +21,8 @@ from torch.nn import functional
 
 from stoilo.core.errors import UsageError
 from stoilo.core.libraries import use_types
-from stoilo.learn.cells.data import Buckets, Data, Portion
+from stoilo.learn.cells.buckets import Buckets
+from stoilo.learn.cells.data import Data, Portion
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import TorchModel, make_arguments, make_shape
 from stoilo.learn.kernels import torch_models
