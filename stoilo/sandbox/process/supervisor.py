@@ -122,8 +122,7 @@ def zygote_environment() -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "LANG": "C.UTF-8",
         "TZ": "UTC",
-        # Arrays in large pages where the kernel has them: a child is new, so each page of
-        # 4 KiB that it touches costs a fault. Says nothing to other C libraries.
+        # Large pages: each small one that a new child touches costs a fault.
         "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
         **{f"{name}_NUM_THREADS": "1" for name in threads},
         **pin_instructions(),
