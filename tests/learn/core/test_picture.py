@@ -65,7 +65,9 @@ def test_svg_escapes_words():
     assert ET.fromstring(svg).get("viewBox") == "0 0 5 5"  # noqa: S314 - we wrote it
 
 
-@pytest.mark.parametrize("points", [[], [(1, math.nan)], [(0, 0.0)], [(1, math.inf), (2, 1.0)]])
+@pytest.mark.parametrize(
+    "points", [[], [(1, math.nan)], [(0, 0.0)], [(1, math.inf), (2, 1.0)]]
+)
 def test_png_of_what_is_not_finite_is_a_png(points):
     assert open_png(paint_png(plot({"loss": points}), *SIZE)).size == (1000, 660)
 
