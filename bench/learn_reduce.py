@@ -20,7 +20,7 @@ import torch.distributed as dist
 from bench.rows import Row
 from stoilo.core.listen import Address, listen
 from stoilo.learn.cells.reduce import SCHEDULES, all_reduce, join
-from stoilo.learn.trainers.watching import draw
+from stoilo.learn.core.picture import draw
 from tests.support.ranks import run_ranks
 
 CASES = ((2, 45.0), (4, 4.0))  # ranks, MB of float32

@@ -95,8 +95,7 @@ def test_function_gives_the_batch_that_the_model_needs(plan):
 WRONG = [
     (("nothing",), "STO-U004"), (("fail",), "STO-U004"), (("shape",), "STO-T001"),
     (("wide",), "STO-T001"), (("wrong",), "STO-T001"),
-    (("make", "--bandwidth", "0"), "STO-T040"),
-    (("make", "--memory", "0.00001"), "STO-T040"),
+    (("make", "--bandwidth", "0"), "STO-T040"), (("make", "--memory", "0.00001"), "STO-T040"),
 ]  # fmt: skip
 
 
