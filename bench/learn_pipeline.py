@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from bench.rows import Row
+from stoilo.learn.cells.links import Links
 from stoilo.learn.cells.pipeline import Pipeline
 from stoilo.learn.cells.timeline import Span
 from stoilo.learn.core.models import make_shape, read_buffers, read_trained
@@ -76,15 +76,6 @@ class Sleeping(nn.Module):
 def loss(output: Tensor, y: Tensor) -> Tensor:
     """Return the mean square."""
     return ((output - y) ** 2).mean()
-
-
-@dataclass(frozen=True)
-class Links:
-    """A member's, for `Pipeline`."""
-
-    rank: int
-    size: int
-    group: dist.ProcessGroup
 
 
 def run_ours(
@@ -153,7 +144,7 @@ def be_member(rank: int, store: str) -> dict[str, Any]:
         timeout=timedelta(seconds=LIMIT_S),
     )
     group: Any = dist.group.WORLD
-    links = Links(rank, STAGES, group)
+    links = Links(rank, STAGES, group, LIMIT_S)
     found: dict[str, Any] = {}
 
     def time_it(name: str, batches: int, work: Callable[[], object]) -> object:

@@ -51,6 +51,7 @@ SMALL = {
         "vocabulary": {"words": 4, "width": 2, "tokens": 3, "shards": 2},
         "rounds": 1,
     },
+    "learn_pipeline": {},
     "learn_reduce": {"cases": ((2, 0.1),), "runs": 1},
     "hostile": {"sizes": HostileSizes(2, 4, 8, 2, 1, 3)},
     "submit": {"sizes": Sizes(cached=3, uncached=3, peer=1, alone=1, together=2)},
@@ -62,6 +63,7 @@ LONG = {
     *(
         "learn_jail",
         "learn_methods",
+        "learn_pipeline",
         "learn_ssp",
         "learn_staged",
         "learn_step",

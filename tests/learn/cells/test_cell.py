@@ -172,7 +172,7 @@ def test_half_open_socket_is_given_up(members):
         began = time.monotonic()
         with pytest.raises(UnreachableError, match="is gone"):
             run_cell([members[0].place, mute], Leading(), make_job(), limits=HASTY)
-    assert time.monotonic() - began < HASTY.form_s + 3  # one more try may have begun
+    assert time.monotonic() - began < 30  # not the minutes that a cell may take
 
 
 async def test_killed_member_that_is_started_again_goes_on(members):
