@@ -7,8 +7,9 @@ import contextlib
 import copy
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from stoilo.core.errors import StoiloError
 from stoilo.learn.backends import Backend, Handle, Job, JobEnd
 from stoilo.learn.core.data import Part
 from stoilo.learn.store import protocol as p
-from stoilo.learn.store.network import ShardService
+from stoilo.learn.store.network import Project, ShardService
 from stoilo.learn.store.place import ShardPlace
 
 __all__ = [
@@ -29,6 +30,10 @@ __all__ = [
     "softmax_loss",
     "valley",
 ]
+
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+Spoil = Callable[[int, Any], Any]  # number of the job and its value → what comes back
 
 
 class FakeProject:
@@ -58,7 +63,9 @@ class FakeProject:
 class FakeServer(Backend):
     """Runs jobs at once, on blobs; with `spoil`, some answers are other than computed."""
 
-    def __init__(self, project: FakeProject, spoil=lambda _, value: value) -> None:
+    def __init__(
+        self, project: FakeProject, spoil: Spoil = lambda _, value: value
+    ) -> None:
         self.project, self.refused = project, list[str]()
         self._spoil, self._waits, self._ended = spoil, True, list[str]()
 
@@ -113,7 +120,7 @@ def serve_shards(
     """Serve shards in threads of this process; they know `project`."""
     services = [ShardService(folder / f"s{n}", "127.0.0.1:0") for n in range(count)]
     for service in services:
-        service._project = project
+        service._project = cast("Project", project)
 
         def work(service: ShardService = service) -> None:
             with contextlib.suppress(OSError):  # the listener is closed
@@ -128,7 +135,7 @@ def serve_shards(
             service.close()
 
 
-def softmax_loss(parameters, x, y):
+def softmax_loss(parameters: Arrays, x: Any, y: Any) -> tuple[float, Arrays]:
     z = x @ parameters["w"] + parameters["b"]
     z = z - z.max(axis=1, keepdims=True)
     logs = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
@@ -141,19 +148,19 @@ def softmax_loss(parameters, x, y):
 WIDTH = 1 << 19  # entries of the valley's parameters
 
 
-def make_valley():
+def make_valley() -> Arrays:
     """Return the start of a wide model: 4 MiB of parameters, half of it at each of two."""
     return {"w": np.linspace(-1.0, 1.0, WIDTH)}
 
 
-def make_bowl_parts():
+def make_bowl_parts() -> list[Part]:
     """Return three parts of few numbers: places in the valley, and depths."""
     rng = np.random.default_rng(5)
     sizes = (5, 4, 1)
     return [Part(rng.integers(0, WIDTH, n), rng.normal(size=n)) for n in sizes]
 
 
-def valley(parameters, x, y):
+def valley(parameters: Arrays, x: Any, y: Any) -> tuple[float, Arrays]:
     """Return the loss of samples that each pull at one entry, and at its neighbours."""
     w = parameters["w"]
     slope = np.zeros(len(w))

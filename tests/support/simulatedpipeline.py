@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.cells.schedules import Op, Places
-from stoilo.learn.cells.timeline import Span
+from stoilo.learn.cells.timeline import Kind, Span
 
 __all__ = ["most_in_flight", "simulate"]
 
@@ -35,6 +35,9 @@ def simulate(
     if any(done < len(ops) for done, ops in zip(going.at, orders, strict=True)):
         raise UsageError("STO-T040", "the members of the pipeline wait for each other")
     return going.spans
+
+
+_KINDS: dict[str, Kind] = {"F": "F", "B": "B", "U": "sync"}
 
 
 class _Simulation:
@@ -73,7 +76,7 @@ class _Simulation:
 
     def _do(self, rank: int, stage: int, op: Op, begin: float) -> None:
         end = begin + self._takes[op.kind]
-        kind = "sync" if op.kind == "U" else op.kind
+        kind = _KINDS[op.kind]
         if begin > self._clocks[rank]:
             wait = Span(rank, "wait", op.number, self._clocks[rank], begin)
             self.spans.append(wait)

@@ -100,8 +100,7 @@ del sys.modules["typing_extensions"]
 from stoilo.sandbox.process.zygote import main
 main()
 """
-START_S = 120.0
-"""How long a zygote may take to import its preload list, s."""
+START_S = 120.0  # how long a zygote may take to import its preload list
 
 
 def zygote_command() -> list[str]:
@@ -122,8 +121,7 @@ def zygote_environment() -> dict[str, str]:
         "PYTHONHASHSEED": "0",
         "LANG": "C.UTF-8",
         "TZ": "UTC",
-        # Large pages: each small one that a new child touches costs a fault.
-        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",  # each page touched costs a fault
         **{f"{name}_NUM_THREADS": "1" for name in threads},
         **pin_instructions(),
         "FBGEMM_NO_ASMJIT": "1",
