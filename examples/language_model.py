@@ -83,7 +83,7 @@ class LanguageModel(nn.Module):
 
 
 UNIT = WIDTH // HEADS
-PLAN = {"embed": "vocabulary", "head": "vocabulary"}
+PLAN: dict[str, str | Split] = {"embed": "vocabulary", "head": "vocabulary"}
 for number in range(BLOCKS):
     PLAN |= {
         f"blocks.{number}.joined": Split("column", unit=UNIT, blocks=3),
