@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
     from stoilo.learn.cells.cell import cell
     from stoilo.learn.cells.group import CellLimits
+    from stoilo.learn.cells.timeline import draw_timeline, render_trace
     from stoilo.learn.coordinator.handing import (
         HandedRun,
         hand_over,
@@ -139,6 +140,7 @@ _HOMES = {
     "backends.simulated": "SimulatedBackend SimulatedHost Spell",
     "cells.cell": "cell",
     "cells.group": "CellLimits",
+    "cells.timeline": "draw_timeline render_trace",
     "coordinator.handing": "HandedRun hand_over list_handed take_up",
     "core.assignments": "Assignment assign_duplicate assign_iid",
     "core.data": "Part chain collect scale_pixels split split_by_classes "
@@ -206,12 +208,12 @@ __all__ = [
     "TorchOptimizer", "TorchSchedule", "Trained", "Trainer", "TrainerOptions",
     "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB", "WarmUp", "Yogi",
     "apply_wide", "assign_duplicate", "assign_iid", "cell", "chain", "collect",
-    "deal_blocks", "deal_by_key", "draw", "evaluate", "evaluate_on", "export", "fit",
-    "hand_over", "harvest", "import_torchvision", "list_handed", "make_trainer",
-    "number_triples", "number_words", "parallel", "parse_columns", "parse_set", "parse_triple",
-    "parse_vector", "plant", "read_lines", "reclaim", "scale_pixels", "split",
-    "split_by_classes", "split_by_dirichlet", "split_by_label", "split_lines",
-    "take_up", "vocabulary_loss",
+    "deal_blocks", "deal_by_key", "draw", "draw_timeline", "evaluate", "evaluate_on",
+    "export", "fit", "hand_over", "harvest", "import_torchvision", "list_handed",
+    "make_trainer", "number_triples", "number_words", "parallel", "parse_columns",
+    "parse_set", "parse_triple", "parse_vector", "plant", "read_lines", "reclaim",
+    "render_trace", "scale_pixels", "split", "split_by_classes", "split_by_dirichlet",
+    "split_by_label", "split_lines", "take_up", "vocabulary_loss",
 ]
 # fmt: on
 

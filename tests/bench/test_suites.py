@@ -51,6 +51,7 @@ SMALL = {
         "vocabulary": {"words": 4, "width": 2, "tokens": 3, "shards": 2},
         "rounds": 1,
     },
+    "learn_cell": {"seeds": (0,), "row_s": 1e-5},
     "learn_pipeline": {},
     "learn_reduce": {"cases": ((2, 0.1),), "runs": 1},
     "hostile": {"sizes": HostileSizes(2, 4, 8, 2, 1, 3)},
@@ -61,6 +62,7 @@ SMALL = {
 LONG = {
     *("calls", "frozen", "hostile", "submit", "threads", "whole_torch"),
     *(
+        "learn_cell",
         "learn_jail",
         "learn_methods",
         "learn_pipeline",
