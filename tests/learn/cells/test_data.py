@@ -427,6 +427,7 @@ def test_members_of_one_that_dies_end_in_an_error_long_before_the_limit():
     assert raised.value.args[0] == {1: "died or hung"}
 
 
+@pytest.mark.slow
 def test_members_of_one_that_is_silent_end_within_the_limit():
     took = run_ranks(lose_a_member, 3, be_silent, 1, limit_s=30)
     assert all(1 <= one < 5 for one in (took[0], took[2]))

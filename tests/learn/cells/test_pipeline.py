@@ -279,6 +279,7 @@ def test_a_dead_neighbour_is_missed_at_once(tmp_path: Path):
     assert not any("Timed out" in one for one in missed)
 
 
+@pytest.mark.slow
 def test_a_stopped_neighbour_is_missed_after_the_limit(tmp_path: Path):
     missed = lose_one(tmp_path, signal.SIGSTOP)
     assert len(missed) == 3
