@@ -207,9 +207,19 @@ def make_trainer(
     form = as_model(model, loss) if model is not None or method != "logistic" else None
     named = ("epochs", "batch", "rate", "optimizer")
     known = {n: settings.pop(n) for n in named if n in settings}
-    return make(
-        _Request(place, form, data, options or TrainerOptions(), settings, **known)
-    )
+    asked = _Request(place, form, data, options or TrainerOptions(), settings, **known)
+    try:
+        return make(asked)
+    except TypeError as error:
+        # Python's own words name the one that nobody takes
+        odd = [name for name in settings if f"keyword argument '{name}'" in str(error)]
+        if not odd:
+            raise
+        raise UsageError(
+            "STO-T040",
+            f"{method} has no setting {odd[0]!r}",
+            hint=f"the reference of stoilo.learn lists the settings of {method}",
+        ) from None
 
 
 async def fit(

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import stoilo
+from stoilo.core.errors import UsageError
 from stoilo.learn import (
     DPBGDOptions,
     DPBGDTrainer,
@@ -18,6 +19,7 @@ from stoilo.learn import (
     fit,
 )
 from stoilo.learn.core.data import Part
+from stoilo.learn.trainers.fitting import METHODS
 
 
 def make_data(samples=96, seed=0):
@@ -126,3 +128,12 @@ def test_thesis_names_hold_every_trainer():
         assert place.DPBGDTrainer is DPBGDTrainer
     with pytest.raises(AttributeError, match="nothing"):
         stoilo.ml.nothing  # noqa: B018 - the access is the test
+
+
+@pytest.mark.parametrize("method", METHODS)
+async def test_setting_that_no_method_has_is_named(method):
+    model = None if method == "logistic" else make_model()
+    given = {"loss": nn.functional.cross_entropy, "alpah": 0.5, "epochs": 1}
+    with pytest.raises(UsageError, match="alpah") as caught:
+        await fit(method, model, make_data(), **given)
+    assert caught.value.code == "STO-T040"
