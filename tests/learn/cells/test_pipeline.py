@@ -256,8 +256,7 @@ def test_a_killed_stage_loses_nothing(tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", range(4))
-@pytest.mark.parametrize("phase", ["F", "B"])
-@pytest.mark.parametrize("at", [0, 4, 5, 6, 19, 38])
+@pytest.mark.parametrize(("phase", "at"), [("F", 0), ("B", 5), ("F", 6), ("B", 38)])
 def test_wherever_it_is_killed(tmp_path: Path, stage: int, phase: str, at: int):
     kill_and_go_on(tmp_path, stage, phase, at)
 
