@@ -229,8 +229,6 @@ def test_fit_names_methods_and_models_that_are_not():
         make_trainer("adam", make_model(), DATA)
     with pytest.raises(UsageError, match="STO-T040"):
         make_trainer("dpbgd", object(), DATA)
-    with pytest.raises(TypeError, match="momentun"):
-        make_trainer("sync", make_model(), DATA, momentun=0.5)
 
 
 def test_array_models_are_trained_without_torch():
