@@ -15,10 +15,11 @@ import functools
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 from stoilo.client.capture.classes import functions_in, methods_of
 from stoilo.client.capture.expressions import builtin_name
@@ -35,6 +36,7 @@ _CONTAINERS = frozenset({list, tuple, dict, set, frozenset})
 _UNCHANGING = frozenset(
     {re.Pattern, range, Fraction, Decimal, date, datetime, time, timedelta, timezone}
 )
+_ALIASES = frozenset({types.GenericAlias, types.UnionType})
 _ARRAYS = frozenset({"numpy.ndarray", "torch.Tensor"})  # travel as data, encoded anew
 Key = tuple[object, ...]
 
@@ -122,11 +124,10 @@ class Fingerprint:
 
     def _parts(self, value: object, names: frozenset[str]) -> Key:
         kind = type(value)
-        if kind in _CONTAINERS:
+        if kind in _CONTAINERS or kind in _ALIASES:
             # By identity too where it may travel: what is encoded is the object kept.
             who = 0 if self._is_literal or kind is tuple else id(value)
-            items = (*value, *value.values()) if isinstance(value, dict) else value
-            return (who, *map(self._value, items))  # type: ignore[call-overload]  # iterable
+            return (who, *map(self._value, _items_of(value)))
         if isinstance(value, types.ModuleType):
             return self._module(value, names)
         if isinstance(value, type):
@@ -211,6 +212,12 @@ class Fingerprint:
         if "__getattr__" in space:
             raise UnwatchedError
         return (id(module), name, *self._named(space, names))
+
+
+def _items_of(value: Any) -> Iterable[object]:  # noqa: ANN401 - a container or an alias
+    if isinstance(value, types.GenericAlias | types.UnionType):  # of signatures, mostly
+        return (getattr(value, "__origin__", None), *value.__args__)
+    return (*value, *value.values()) if isinstance(value, dict) else value
 
 
 def _is_own(space: dict[str, object]) -> bool:

@@ -90,6 +90,19 @@ def test_unchanged_function_is_written_once():
     assert made == [capture_task(task, {"x": n}) for n in range(5)]
 
 
+Rows = dict[str, list[float] | None]
+
+
+def with_alias(kwargs: Rows) -> Rows:
+    return {"found": kwargs["x"]}
+
+
+def test_alias_in_a_signature_is_no_reason_to_write_anew():
+    captures = Captures()
+    first = captures.task(with_alias, {"x": [1.0]})
+    assert captures.task(with_alias, {"x": [1.0]}).task_module is first.task_module
+
+
 def test_change_and_change_back_gives_both_sources(monkeypatch):
     captures = Captures()
     first = captures.task(task, {"x": 1})
