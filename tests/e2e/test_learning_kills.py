@@ -91,7 +91,7 @@ class Scene:
     def flights(self):
         """Return the keys of the orders that were out at the last save."""
         state = json.loads((self.folder / "run.json").read_bytes())["state"]
-        return [order["key"] for order in state["flights"]["flights"]]
+        return [flight["row"]["key"] for flight in state["flights"]["flights"]]
 
     def struck(self):
         """Return whom a strike kills beside the server."""
