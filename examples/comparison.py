@@ -56,8 +56,8 @@ def contestants(data) -> Iterator[tuple[str, learn.Trainer]]:
     """Yield each method's name and trainer, on its own computers, at its best rate."""
     yield "one computer", downpour(data, ONE, 1, learn.Sgd(0.5), push=1)
     yield "one fast computer", downpour(data, FAST, 1, learn.Sgd(0.5), push=1)
-    yield "Downpour", downpour(data, HOSTS, 16, learn.Sgd(0.05), push=5)
-    yield "Downpour, Adagrad", downpour(data, HOSTS, 16, learn.Adagrad(0.03), push=5)
+    yield "Downpour", downpour(data, HOSTS, 16, learn.Sgd(0.0125), push=5)
+    yield "Downpour, Adagrad", downpour(data, HOSTS, 16, learn.Adagrad(0.02), push=5)
     yield "Sandblaster", sandblaster(data, learn.SimulatedBackend(HOSTS))
 
 

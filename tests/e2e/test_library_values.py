@@ -146,7 +146,11 @@ REFUSED = [
         boosted,
         {},
         {},
-        ["line ", "module xgboost is not open", "stoilo flavor describe xgboost"],
+        [
+            "test_library_values.py:",
+            "module xgboost is not open",
+            "stoilo flavor describe xgboost",
+        ],
     ),
     (
         solved,

@@ -95,14 +95,14 @@ import os
 from stoilo.sandbox.kernel import mechanisms
 read, kept = mechanisms.read_address_space, []
 def leak(statm):
-    kept.append((os.pidfd_open(os.getpid()), bytearray(8192)))
+    kept.append((os.pidfd_open(os.getpid()), bytearray(1 << 16)))
     return read(statm)
 mechanisms.read_address_space = leak
 from stoilo.sandbox"""
 
 
 def test_the_check_sees_a_zygote_that_leaks():
-    """The control: one descriptor and two pages a run."""
+    """The control: one descriptor and 64 KiB a run, more than a heap has room for."""
     *interpreter, entry = zygote_command()
     entry = entry.replace("from stoilo.sandbox", LEAKING, 1)
     rules, runs = load_level("pure"), 200

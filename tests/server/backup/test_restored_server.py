@@ -7,7 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -55,14 +55,17 @@ class Story:
         done: the value of the task that had ended.
     """
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, wait_until: Callable[..., object]) -> None:
         self.place = place
         self.data, self.backup = place / "data", place / "backup"
         with working(self.data, 2) as client:
             self.ended = client.submit()
             assert client.wait(self.ended).state == "succeeded"
         with working(self.data, 0) as client:  # nobody computes
+            size = verify_log(self.data).size
             self.pending = [client.submit() for _ in range(3)]
+            # A leaf of each task's statement, at once, and of its workunit, soon after
+            wait_until(lambda: verify_log(self.data).size == size + 2 * 3)
             run("backup", "--data", self.data, "--output", self.backup,
                 "--offline-keys")  # fmt: skip
             self.then = (self.data / "audit" / "log" / "checkpoint").read_bytes()
@@ -75,8 +78,10 @@ class Story:
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Story:
-    return Story(tmp_path_factory.mktemp("story"))
+def story(
+    tmp_path_factory: pytest.TempPathFactory, wait_until: Callable[..., object]
+) -> Story:
+    return Story(tmp_path_factory.mktemp("story"), wait_until)
 
 
 def finish(data: Path, story: Story) -> None:
