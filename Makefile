@@ -20,7 +20,7 @@ SESSIONS := 2
 PYTHONS := python3.12 python3.13 python3.14
 
 .PHONY: help setup demo test slow drills pythons test-stock lint format bench fuzz docs notebooks proto freeze freeze-tensor \
-  contents lock clean
+  contents site lock clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -101,11 +101,14 @@ freeze-tensor: setup ## freeze tensor below build/tensor (half a GB)
 	@rm -rf build/tensor
 	@$(VENV)/stoilo flavor build tensor --output build/tensor
 
+site: setup ## make build/site of the documentation, with a search that needs no server
+	@./scripts/site.sh
+
 contents: setup ## write the lists of what frozen parts hold (stoilo/flavors/contents)
 	@$(VENV)/python scripts/write_contents.py
 
-lock: ## resolve requirements/dev.in again (needs network)
+lock: ## resolve requirements/*.in again (needs network)
 	@./scripts/lock.sh
 
 clean: ## remove .venv and caches
-	rm -rf .venv .venv-bench .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-bench .venv-site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Resolve requirements/{dev,bench}.in to hash-pinned .txt files, without index lines.
+# Resolve requirements/*.in to hash-pinned .txt files, without index lines.
 set -eu
 cd "$(dirname "$0")/.."
 tools=$(mktemp -d)
@@ -7,7 +7,7 @@ trap 'rm -rf "$tools"' EXIT
 python3 -m venv "$tools"
 "$tools/bin/pip" install --quiet pip-tools
 # `run` is part of `dev`: the same versions.
-for set in dev run bench; do
+for set in dev run bench site; do
     part=""
     [ "$set" = run ] && part="--constraint requirements/dev.txt"
     # shellcheck disable=SC2086
