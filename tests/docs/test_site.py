@@ -45,7 +45,9 @@ def copy(tmp_path_factory):
     shutil.copytree(ROOT / "scripts", place / "scripts")
     for page in ROOT.glob("*.md"):
         shutil.copy(page, place)
-    kept = (path for path in ROOT.iterdir() if path.name[0] != "." and path.name != "build")
+    kept = (
+        path for path in ROOT.iterdir() if path.name[0] != "." and path.name != "build"
+    )
     for path in [*kept, ROOT / ".venv"]:
         if not (place / path.name).exists():
             (place / path.name).symlink_to(path)
