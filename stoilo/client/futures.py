@@ -158,21 +158,28 @@ class Executor(concurrent.futures.Executor):
         return _in_order(self.map_calls(fn, calls, chunksize), end)
 
     def map_calls(
-        self, fn: Callable[..., T], calls: list[dict[str, Any]], chunksize: int = 1
+        self,
+        fn: Callable[..., T],
+        calls: list[dict[str, Any]],
+        chunksize: int = 1,
+        *,
+        spread: bool = True,
     ) -> list[TaskFuture[T]]:
         """Send many calls of `fn` in few tasks; return one future a call.
 
         Args:
             fn: as for `submit`.
-            calls: one ``{"args": [...], "kwargs": {...}}`` a call.
+            calls: one ``{"args": [...], "kwargs": {...}}`` a call; without `spread` the one
+                dict that `fn` takes, whose large values many calls share.
             chunksize: as for `map`.
+            spread: whether `fn` is called with ``*args, **kwargs``.
 
         Raises:
             UsageError: ``STO-C…`` when something cannot travel.
             RuntimeError: after `shutdown`.
         """
         session = self._connection._core.session  # noqa: SLF001 - one package
-        captured = session.captures.calls(fn, calls, spread=True) if calls else None
+        captured = session.captures.calls(fn, calls, spread=spread) if calls else None
         chunk = chunksize if chunksize > 1 else None
         run: MapRun[T] = MapRun(session, captured, self._options, chunk)
         futures: list[TaskFuture[T]] = [TaskFuture(self._spawn) for _ in calls]
