@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
+from stoilo.core import tracing
 from stoilo.core.errors import InternalError, StoiloError, UsageError
 from stoilo.core.rpc import reviews_pb2 as reviews
 from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
@@ -273,8 +274,9 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
     ) -> pb.CreateTaskResponse:
         """Store one task durably; see `Submissions.create`."""
         token = bearer_token(context)
+        (parent,) = tracing.contexts(context.invocation_metadata(), 1)
         row = await answer(
-            context, self._submissions.create(token, request), LONGEST_CALL_S
+            context, self._create(token, request, parent), LONGEST_CALL_S
         )
         return pb.CreateTaskResponse(task_id=row.task_id, level=row.spec.level)
 
@@ -283,17 +285,22 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
     ) -> pb.CreateTasksResponse:
         """Store many tasks; they share each step, as calls at the same time would."""
         token = bearer_token(context)
-        work = self._create_all(token, request.tasks)
+        parents = tracing.contexts(context.invocation_metadata(), len(request.tasks))
+        work = self._create_all(token, request.tasks, parents)
         created = await answer(context, work, LONGEST_CALL_S)
         return pb.CreateTasksResponse(tasks=created)
 
     async def _create_all(
-        self, token: str, asked: Sequence[pb.CreateTaskRequest]
+        self,
+        token: str,
+        asked: Sequence[pb.CreateTaskRequest],
+        parents: Sequence[str],
     ) -> list[pb.CreatedTask]:
         """Return an answer for each; raises where none succeeded, or all may be repeated."""
         if not 1 <= len(asked) <= MOST_CREATED:
             raise UsageError("STO-R010", f"a call creates 1 to {MOST_CREATED} tasks")
-        calls = (self._submissions.create(token, one) for one in asked)
+        pairs = zip(asked, parents, strict=True)
+        calls = (self._create(token, one, parent) for one, parent in pairs)
         found = await asyncio.gather(*calls, return_exceptions=True)
         faults = [one for one in found if isinstance(one, BaseException)]
         for fault in faults:
@@ -303,6 +310,17 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
         if len(faults) == len(asked):  # so that it counts as a call for nothing
             raise faults[0]
         return [_created(one) for one in found]
+
+    async def _create(
+        self, token: str, request: pb.CreateTaskRequest, parent: str
+    ) -> TaskRow:
+        if not parent:
+            return await self._submissions.create(token, request)
+        with tracing.span("stoilo.admit", parent):
+            row = await self._submissions.create(token, request)
+            tracing.note(task_id=row.task_id, level=row.spec.level)
+        tracing.remember(row.task_id, parent)
+        return row
 
     async def WaitTasks(  # noqa: N802
         self, request: pb.WaitTasksRequest, context: Context
