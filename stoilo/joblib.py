@@ -68,16 +68,15 @@ class _Batch:
 
     calls: list[_Call]
     future: Future[list[Any]]
-    ends: list[Future[Any]] = field(default_factory=list)
+    ends: list[Future[Any]]  # of each call
 
     def end(self) -> None:
         """Take the values, or the first error, once all are there."""
         if self.future.done() or not all(end.done() for end in self.ends):
             return
         try:
-            values = [end.result() for end in self.ends]
-            pairs = zip(self.calls, values, strict=True)
-            self.future.set_result([call.finish(value) for call, value in pairs])
+            pairs = zip(self.calls, self.ends, strict=True)
+            self.future.set_result([call.finish(end.result()) for call, end in pairs])
         except BaseException as error:  # noqa: BLE001 - joblib raises it where it waits
             self.future.set_exception(error)
 
@@ -121,13 +120,13 @@ class StoiloBackend(ParallelBackendBase):  # type: ignore[misc]  # untyped
         """Send a batch of joblib's, or run it here; called back with its future."""
         future: Future[list[Any]] = Future()
         try:
-            batch = _Batch([_call_of(*item) for item in func.items], future)
+            calls = [_call_of(*item) for item in func.items]
         except _StaysError as reason:
             self._warn(str(reason))
             self._home = self._home or ThreadPoolExecutor()
             future = self._home.submit(func)
         else:
-            self._waiting.append(batch)
+            self._waiting.append(_Batch(calls, future, [Future() for _ in calls]))
             self._desk = self._desk or ThreadPoolExecutor(1)
             self._desk.submit(self._send)
         if callback is not None:
@@ -164,46 +163,36 @@ class StoiloBackend(ParallelBackendBase):  # type: ignore[misc]  # untyped
         if self._waiting:
             time.sleep(COLLECT_S)
         waiting, self._waiting = self._waiting, []
-        groups: dict[tuple[int, bool], list[tuple[_Call, Future[Any]]]] = {}
+        groups: dict[int, list[tuple[_Batch, int]]] = {}
         for batch in waiting:
-            batch.ends = [Future() for _ in batch.calls]
-            for call, end in zip(batch.calls, batch.ends, strict=True):
-                end.add_done_callback(lambda _, batch=batch: batch.end())  # type: ignore[misc]
-                key = (id(call.function), call.is_spread)
-                groups.setdefault(key, []).append((call, end))
+            for place, call in enumerate(batch.calls):
+                groups.setdefault(id(call.function), []).append((batch, place))
         for group in groups.values():
             self._send_group(group)
+        for batch in waiting:
+            for end in batch.ends:
+                end.add_done_callback(functools.partial(self._note_end, batch))
 
-    def _send_group(self, group: list[tuple[_Call, Future[Any]]]) -> None:
-        first, _ = group[0]
+    def _send_group(self, group: list[tuple[_Batch, int]]) -> None:
+        calls = [batch.calls[place] for batch, place in group]
         try:
             self._executor = self._executor or self._make()
             futures = self._executor.map_calls(
-                first.function,
-                [call.values for call, _ in group],
-                spread=first.is_spread,
+                calls[0].function,
+                [call.values for call in calls],
+                spread=calls[0].is_spread,
             )
         except Exception as error:  # noqa: BLE001 - joblib raises it where it waits
-            for _, end in group:
-                end.set_exception(error)
+            for batch, place in group:
+                batch.ends[place].set_exception(error)
             return
-        desk = self._desk
-        for (_, end), future in zip(group, futures, strict=True):
-            # By the desk: joblib then asks for more, which may wait for the loop itself.
-            if desk is not None:
-                future.add_done_callback(
-                    lambda done, end=end: desk.submit(_pass_on, done, end)  # type: ignore[misc]
-                )
+        for (batch, place), future in zip(group, futures, strict=True):
+            batch.ends[place] = future
 
-
-def _pass_on(done: Future[Any], end: Future[Any]) -> None:
-    error = done.exception() if not done.cancelled() else None
-    if done.cancelled():
-        end.cancel()
-    elif error is not None:
-        end.set_exception(error)
-    else:
-        end.set_result(done.result())
+    def _note_end(self, batch: _Batch, _end: Future[Any]) -> None:
+        """By the desk: joblib then asks for more, which may wait for our event loop."""
+        if self._desk is not None:
+            self._desk.submit(batch.end)
 
 
 # Which calls travel, and as what --------------------------------------------------------
@@ -239,18 +228,7 @@ def _call_of(
     raise _StaysError(name, "no level or library hands it out")
 
 
-def _search_call(
-    name: str,
-    estimator: Any,  # noqa: ANN401 - scikit-learn's
-    X: Any,  # noqa: ANN401, N803 - its name for it
-    y: Any,  # noqa: ANN401
-    *,
-    scorer: Any,  # noqa: ANN401
-    train: Any,  # noqa: ANN401
-    test: Any,  # noqa: ANN401
-    parameters: dict[str, Any] | None,
-    **told: Any,  # noqa: ANN401
-) -> _Call:
+def _search_call(name: str, estimator: Any, X: Any, y: Any, **told: Any) -> _Call:  # noqa: ANN401, N803 - scikit-learn's
     """Return ``_fit_and_score``'s call by public names, or raise `_StaysError`."""
     if getattr(told.get("callback_ctx"), "_callbacks", ()):
         raise _StaysError(name, "it has callbacks")
@@ -264,10 +242,10 @@ def _search_call(
         "return_estimator": told.get("return_estimator", False),
         "error_score": told.get("error_score", float("nan")),
     }
-    call = {"estimator": estimator, "parameters": parameters, "X": X, "y": y}
-    call |= {"train": train, "test": test, "options": options}
-    call["scoring"] = _tell_scoring(scorer)
-    finish = functools.partial(_read_fit, told, parameters, call, test)
+    call = {key: told[key] for key in ("parameters", "train", "test")}
+    call |= {"estimator": estimator, "X": X, "y": y, "options": options}
+    call["scoring"] = _tell_scoring(told["scorer"])
+    finish = functools.partial(_read_fit, told, call)
     return _Call(fit_and_score, call, is_spread=False, finish=finish)
 
 
@@ -290,25 +268,20 @@ def _tell_scoring(scorer: Any) -> Any:  # noqa: ANN401 - scikit-learn's
 
 
 def _read_fit(
-    told: Mapping[str, Any],
-    parameters: dict[str, Any] | None,
-    call: Mapping[str, Any],
-    test: Any,  # noqa: ANN401 - indices, or a mask
-    found: Mapping[str, Any],
+    told: Mapping[str, Any], call: Mapping[str, Any], found: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what ``_fit_and_score`` returns, from what came back."""
-    error = found.get("fit_error")
-    result: dict[str, Any] = {"fit_error": error}
-    names = ["test"] + ["train"] * bool(told.get("return_train_score"))
-    for name in names:
+    result: dict[str, Any] = {"fit_error": found.get("fit_error")}
+    for name in ["test"] + ["train"] * bool(told.get("return_train_score")):
         result[f"{name}_scores"] = _scores(name, call["scoring"], found, told)
     if told.get("return_n_test_samples"):
+        test = call["test"]  # indices, or a mask
         is_mask = getattr(getattr(test, "dtype", None), "kind", "") == "b"
         result["n_test_samples"] = int(test.sum()) if is_mask else len(test)
     if told.get("return_times"):
         result |= {key: found.get(key, 0.0) for key in ("fit_time", "score_time")}
     if told.get("return_parameters"):
-        result["parameters"] = parameters
+        result["parameters"] = call["parameters"]
     if told.get("return_estimator"):
         result["estimator"] = found.get("estimator", call["estimator"])
     return result

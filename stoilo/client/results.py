@@ -289,26 +289,21 @@ def as_columns(outcomes: list[TaskResult]) -> dict[str, list[Any]]:
 
     Results that all are dicts with text keys give a column a key (None where one lacks
     it); else they stand in the column ``result``. Where a call failed its columns hold
-    None, and one more, ``error``, says why; it is left out when none failed.
+    None, and one more, ``error`` (or ``error_``), says why; none when none failed.
     """
     good = [one for one in outcomes if not isinstance(one, Exception)]
     is_table = good and all(
         isinstance(one, dict) and all(isinstance(key, str) for key in one)
         for one in good
     )
-    if is_table:
-        rows = [{} if isinstance(one, Exception) else one for one in outcomes]
-    else:
-        rows = [
-            {"result": None if isinstance(one, Exception) else one} for one in outcomes
-        ]
+    blank: dict[str, Any] = {} if is_table else {"result": None}
+    rows: list[dict[str, Any]] = [
+        blank if isinstance(one, Exception) else one if is_table else {"result": one}
+        for one in outcomes
+    ]
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: [row.get(name) for row in rows] for name in names}
     if len(good) < len(outcomes):
-        label = "error"
-        while label in columns:
-            label += "_"
-        columns[label] = [
-            str(one) if isinstance(one, Exception) else None for one in outcomes
-        ]
+        told = [str(one) if isinstance(one, Exception) else None for one in outcomes]
+        columns["error_" if "error" in columns else "error"] = told
     return columns

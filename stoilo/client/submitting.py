@@ -92,8 +92,9 @@ class Submitter:
         self, method: str, request: object, batch: Sequence[Waiting]
     ) -> Any:  # noqa: ANN401 - the method's own response
         traces = [trace for _, _, trace in batch]
-        return await self._wire.call_patiently(
-            method, request, patience_s=self._patience_s, traces=traces
+        return await self._wire.be_patient(
+            lambda: self._wire.call(method, request, traces=traces),
+            patience_s=self._patience_s,
         )
 
 

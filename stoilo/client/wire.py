@@ -249,7 +249,7 @@ class Wire:
         request: Request,
         *,
         timeout_s: float = CALL_S,
-        traces: Sequence[str] = (),
+        traces: Sequence[str] = (),  # see `stoilo.core.tracing`
     ) -> Any:  # noqa: ANN401 - the method's own response
         """Make one attempt, of either service; raises our errors only."""
         stub = self._reviews if hasattr(self._reviews, method) else self._stub
@@ -259,12 +259,7 @@ class Wire:
             )
 
     async def call_patiently(
-        self,
-        method: str,
-        request: Request,
-        *,
-        patience_s: float | None,
-        traces: Sequence[str] = (),
+        self, method: str, request: Request, *, patience_s: float | None
     ) -> Any:  # noqa: ANN401 - the method's own response
         """Repeat an idempotent call while the server cannot be reached.
 
@@ -272,10 +267,9 @@ class Wire:
             method: name of the RPC.
             request: the same message every time.
             patience_s: how long to go on, s; None = as long as the caller waits.
-            traces: contexts of spans, one a task of the request (`stoilo.core.tracing`).
         """
         return await self.be_patient(
-            lambda: self.call(method, request, traces=traces), patience_s=patience_s
+            lambda: self.call(method, request), patience_s=patience_s
         )
 
     async def be_patient(

@@ -35,12 +35,9 @@ _of_task: OrderedDict[str, str] = OrderedDict()
 @contextlib.contextmanager
 def span(name: str, parent: str = "", **attributes: str | int) -> Iterator[None]:
     """Record a span while the block runs; its parent is `parent`, else the present one."""
-    if trace is None:
-        yield
-        return
-    with _tracer().start_as_current_span(
-        name, context=_read(parent), attributes=_named(attributes)
-    ):
+    options = {"context": _read(parent), "attributes": _named(attributes)}
+    started = trace and _tracer().start_as_current_span(name, **options)
+    with started or contextlib.nullcontext():
         yield
 
 
@@ -68,14 +65,6 @@ def record(name: str, task_id: str, began_ns: int, **attributes: str | int) -> N
         ).end()
 
 
-def remember(task_id: str, parent: str) -> None:
-    """Keep the context that a task came with; the oldest is forgotten for it."""
-    if parent:
-        _of_task[task_id] = parent
-        while len(_of_task) > MOST_KEPT:
-            _of_task.popitem(last=False)
-
-
 def headers(traces: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the metadata of a call for tasks with these contexts; none unless all have."""
     if not traces or not all(traces):
@@ -83,15 +72,26 @@ def headers(traces: Sequence[str]) -> tuple[tuple[str, str], ...]:
     return ((HEADER if len(traces) == 1 else MANY_HEADER, ",".join(traces)),)
 
 
-def contexts(metadata: Iterable[Sequence[Any]] | None, count: int) -> list[str]:
-    """Return the context of each of `count` requests of one call, empty where none came."""
+def begin(
+    metadata: Iterable[Sequence[Any]] | None, task_ids: Sequence[str], began_ns: int
+) -> None:
+    """Record that a server has taken tasks; keep the contexts that their call brought.
+
+    An empty id stands for a refused task. The oldest contexts are forgotten.
+    """
     if trace is None:
-        return [""] * count
-    name = HEADER if count == 1 else MANY_HEADER
+        return
+    name = HEADER if len(task_ids) == 1 else MANY_HEADER
     told = [str(value) for key, value in metadata or () if key == name]
-    found = told[0].split(",") if told else []
-    fit = len(found) == count and all(len(one) == HEADER_CHARS for one in found)
-    return found if fit else [""] * count
+    parents = told[0].split(",") if told else []
+    if len(parents) != len(task_ids) or {*map(len, parents)} != {HEADER_CHARS}:
+        return
+    for task_id, parent in zip(task_ids, parents, strict=True):
+        if task_id:
+            _of_task[task_id] = parent
+            record("stoilo.admit", task_id, began_ns)
+    while len(_of_task) > MOST_KEPT:
+        _of_task.popitem(last=False)
 
 
 def _tracer() -> Any:  # noqa: ANN401 - the package may be missing
@@ -99,9 +99,8 @@ def _tracer() -> Any:  # noqa: ANN401 - the package may be missing
 
 
 def _read(parent: str) -> Any:  # noqa: ANN401 - same
-    if not parent:
-        return None
-    return TraceContextTextMapPropagator().extract({HEADER: parent})
+    given = trace and parent
+    return TraceContextTextMapPropagator().extract({HEADER: parent}) if given else None
 
 
 def _named(attributes: dict[str, str | int]) -> dict[str, str | int]:

@@ -61,6 +61,21 @@ def test_batches_and_generators_are_joblibs_own(conn: Any, options: Any) -> None
         assert list(found) == list(range(20))
 
 
+def test_functions_mixed_in_a_batch_keep_their_places(conn: Any) -> None:
+    calls = [joblib.delayed((shift, abs)[n % 2])(-n) for n in range(9)]
+    with joblib.parallel_config("stoilo", conn=conn):
+        assert joblib.Parallel(batch_size=3)(calls) == [1, 1, -1, 3, -3, 5, -5, 7, -7]
+
+
+def test_one_refused_function_ends_the_batch(conn: Any) -> None:
+    calls = [joblib.delayed(shift)(1), joblib.delayed(divide)(threading.Lock())]
+    with (
+        joblib.parallel_config("stoilo", conn=conn),
+        pytest.raises(stoilo.StoiloError, match="lock"),
+    ):
+        joblib.Parallel(batch_size=2)(calls)
+
+
 def test_one_job_stays_at_home(conn: Any, served: Any) -> None:
     with joblib.parallel_config("stoilo", conn=conn, n_jobs=1):
         assert joblib.Parallel()([joblib.delayed(shift)(1)]) == [2]

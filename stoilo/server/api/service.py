@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -273,34 +274,30 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
         self, request: pb.CreateTaskRequest, context: Context
     ) -> pb.CreateTaskResponse:
         """Store one task durably; see `Submissions.create`."""
-        token = bearer_token(context)
-        (parent,) = tracing.contexts(context.invocation_metadata(), 1)
-        row = await answer(
-            context, self._create(token, request, parent), LONGEST_CALL_S
-        )
+        began = time.time_ns()
+        work = self._submissions.create(bearer_token(context), request)
+        row = await answer(context, work, LONGEST_CALL_S)
+        tracing.begin(context.invocation_metadata(), [row.task_id], began)
         return pb.CreateTaskResponse(task_id=row.task_id, level=row.spec.level)
 
     async def CreateTasks(  # noqa: N802
         self, request: pb.CreateTasksRequest, context: Context
     ) -> pb.CreateTasksResponse:
         """Store many tasks; they share each step, as calls at the same time would."""
-        token = bearer_token(context)
-        parents = tracing.contexts(context.invocation_metadata(), len(request.tasks))
-        work = self._create_all(token, request.tasks, parents)
+        began = time.time_ns()
+        work = self._create_all(bearer_token(context), request.tasks)
         created = await answer(context, work, LONGEST_CALL_S)
+        ids = [one.task.task_id for one in created]
+        tracing.begin(context.invocation_metadata(), ids, began)
         return pb.CreateTasksResponse(tasks=created)
 
     async def _create_all(
-        self,
-        token: str,
-        asked: Sequence[pb.CreateTaskRequest],
-        parents: Sequence[str],
+        self, token: str, asked: Sequence[pb.CreateTaskRequest]
     ) -> list[pb.CreatedTask]:
         """Return an answer for each; raises where none succeeded, or all may be repeated."""
         if not 1 <= len(asked) <= MOST_CREATED:
             raise UsageError("STO-R010", f"a call creates 1 to {MOST_CREATED} tasks")
-        pairs = zip(asked, parents, strict=True)
-        calls = (self._create(token, one, parent) for one, parent in pairs)
+        calls = (self._submissions.create(token, one) for one in asked)
         found = await asyncio.gather(*calls, return_exceptions=True)
         faults = [one for one in found if isinstance(one, BaseException)]
         for fault in faults:
@@ -310,17 +307,6 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
         if len(faults) == len(asked):  # so that it counts as a call for nothing
             raise faults[0]
         return [_created(one) for one in found]
-
-    async def _create(
-        self, token: str, request: pb.CreateTaskRequest, parent: str
-    ) -> TaskRow:
-        if not parent:
-            return await self._submissions.create(token, request)
-        with tracing.span("stoilo.admit", parent):
-            row = await self._submissions.create(token, request)
-            tracing.note(task_id=row.task_id, level=row.spec.level)
-        tracing.remember(row.task_id, parent)
-        return row
 
     async def WaitTasks(  # noqa: N802
         self, request: pb.WaitTasksRequest, context: Context

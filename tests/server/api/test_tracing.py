@@ -41,16 +41,15 @@ def exported(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
 def headers(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Return the contexts of each call that creates tasks, as they arrive."""
     seen: list[list[str]] = []
-    read = tracing.contexts
+    begin = tracing.begin
 
-    def note(metadata: Any, count: int) -> list[str]:
-        found = list(metadata)
+    def note(metadata: Any, *told: Any) -> None:
         names = (tracing.HEADER, tracing.MANY_HEADER)
-        told = [value for key, value in found if key in names]
-        seen.append([one for value in told for one in value.split(",")])
-        return read(found, count)
+        found = [value for key, value in metadata if key in names]
+        seen.append([one for value in found for one in value.split(",")])
+        begin(metadata, *told)
 
-    monkeypatch.setattr(tracing, "contexts", note)
+    monkeypatch.setattr(tracing, "begin", note)
     return seen
 
 
@@ -147,24 +146,28 @@ def test_without_a_provider_nothing_is_sent(
 
 
 @pytest.mark.parametrize(
-    "sent", ["", "x" * 4000, f"{CONTEXT},{CONTEXT}", "é" * 55, "00-" + "0" * 52]
+    "sent", ["", "x" * 4000, f"{CONTEXT},{CONTEXT}", "é" * 54, "00-" + "0" * 51]
 )
-def test_headers_that_are_none_or_too_many_change_nothing(
+def test_headers_of_another_form_are_no_context(
     sent: str, exported: InMemorySpanExporter
 ) -> None:
-    (parent,) = tracing.contexts([(tracing.HEADER, sent)], 1)
-    with tracing.span("stoilo.admit", parent):
-        pass
+    tracing.begin([(tracing.HEADER, sent)], ["odd"], 0)
+    assert exported.get_finished_spans() == ()
+    tracing.begin([(tracing.HEADER, CONTEXT)], ["good"], 0)
+    assert len(exported.get_finished_spans()) == 1
+
+
+def test_headers_of_no_sense_are_no_parent(exported: InMemorySpanExporter) -> None:
+    tracing.begin([(tracing.HEADER, "x" * tracing.HEADER_CHARS)], ["odd"], 0)
     (made,) = exported.get_finished_spans()
     assert made.parent is None
-    assert tracing.contexts([(tracing.HEADER, CONTEXT)], 1) == [CONTEXT]
 
 
 def test_the_oldest_context_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracing, "MOST_KEPT", 2)
     monkeypatch.setattr(tracing, "_of_task", type(tracing._of_task)())
     for number in range(4):
-        tracing.remember(str(number), CONTEXT)
+        tracing.begin([(tracing.HEADER, CONTEXT)], [str(number)], 0)
     assert list(tracing._of_task) == ["2", "3"]
 
 
@@ -175,10 +178,11 @@ def test_without_the_package_everything_goes_on() -> None:
         "import stoilo.client.task\n"
         "with tracing.span('a', 'b', c=1):\n"
         "    tracing.note(d=2)\n"
-        f"tracing.remember('t', {CONTEXT!r}); tracing.record('e', 't', 0)\n"
-        "print(tracing.present() == '', tracing.contexts([], 2))"
+        f"tracing.begin([('traceparent', {CONTEXT!r})], ['t'], 0)\n"
+        "tracing.record('e', 't', 0)\n"
+        "print(repr(tracing.present()), tracing.headers(['']))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
-    assert (done.stdout, done.returncode) == ("True ['', '']\n", 0), done.stderr
+    assert (done.stdout, done.returncode) == ("'' ()\n", 0), done.stderr
