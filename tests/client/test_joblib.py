@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import os
+import subprocess
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import joblib
@@ -74,6 +78,34 @@ def test_one_refused_function_ends_the_batch(conn: Any) -> None:
         pytest.raises(stoilo.StoiloError, match="lock"),
     ):
         joblib.Parallel(batch_size=2)(calls)
+
+
+WATCHED = """
+import pickle, sys
+noted = []
+sys.addaudithook(lambda event, _: noted.append(event) if event == "pickle.find_class" else None)
+import joblib, stoilo, stoilo.joblib
+before = len(noted)
+with stoilo.connect_sync(stoilo.Address({target!r}, {token!r}, None, "fake")) as conn:
+    with joblib.parallel_config("stoilo", conn=conn):
+        print(joblib.Parallel()(joblib.delayed(abs)(-n) for n in range(3)))
+print(len(noted) - before)
+pickle.loads(pickle.dumps(print))
+print(len(noted) - before)
+"""
+
+
+def test_nothing_is_unpickled_on_the_way(served: Any, tmp_path: Path) -> None:
+    code = WATCHED.format(target=served.address.target, token=served.address.token)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"XDG_STATE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    # The last is the control: the hook sees what is unpickled.
+    assert done.stdout.split("\n") == ["[0, 1, 2]", "0", "1", ""], done.stderr
 
 
 def test_one_job_stays_at_home(conn: Any, served: Any) -> None:
