@@ -76,7 +76,7 @@ _PLACES = {
     "local": "stoilo.local",
     "send_source_of": "stoilo.client.capture.library",
 }
-_MODULES = ("ddl", "learn", "low_level", "ml", "testing")
+_MODULES = ("ddl", "joblib", "learn", "low_level", "ml", "testing")
 
 __all__ = [
     "Address",

@@ -30,6 +30,7 @@ PACKAGES = {
         "grpc_health",
         "prometheus_client",
         "pymysql",
+        "rich",
         "sqlalchemy",
         "starlette",
         "uvicorn",

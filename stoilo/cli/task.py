@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import shutil
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -15,8 +17,6 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from stoilo.cli.output import CONNECTION, JSON, render_table, say
 from stoilo.cli.sources import read_as_task, read_kwargs, read_program
@@ -32,12 +32,13 @@ from stoilo.client.wire import SourceRefused
 from stoilo.core.codec.json_values import render_json_value
 from stoilo.core.codec.nodes import to_node
 from stoilo.core.codec.skeleton import encode
-from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.errors import StoiloError, UsageError, show_plainly
 from stoilo.core.types import TaskState
 from stoilo.policies.entry import last_function
 
 AnswerT = TypeVar("AnswerT")
 POLL_S = 0.5
+CLEAR = "\r\x1b[K"  # back to the line's begin, and empty it
 
 timeout_option = click.option(
     "--timeout", type=click.FloatRange(min=0), help="Give up waiting after so many s."
@@ -206,18 +207,19 @@ def render_record(status: TaskStatus, outcome: TaskResult) -> dict[str, Any]:
 async def _show_progress(
     submitted: SubmittedTask[Any], waiting: asyncio.Future[Any]
 ) -> None:
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True) as progress:
-        line = progress.add_task("submitted", total=None)
-        while not waiting.done():
-            try:
-                status = await submitted.status()
-                text = status.explanation or status.state.value
-            except StoiloError as error:
-                text = error.message
-            progress.update(line, description=text)
-            await asyncio.wait([waiting], timeout=POLL_S)
+    """Say in one line of a terminal what a task waits for, and since when."""
+    began = time.monotonic()
+    while not waiting.done():
+        try:
+            status = await submitted.status()
+            text = status.explanation or status.state.value
+        except StoiloError as error:
+            text = error.message
+        text = f"{time.monotonic() - began:.0f} s: {show_plainly(text)}"
+        width = shutil.get_terminal_size().columns - 1
+        click.echo(f"{CLEAR}{' '.join(text.split())[:width]}", err=True, nl=False)
+        await asyncio.wait([waiting], timeout=POLL_S)
+    click.echo(CLEAR, err=True, nl=False)
 
 
 @task.command()

@@ -6,20 +6,23 @@ import asyncio
 import concurrent.futures
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from typing import Any, ParamSpec, TypeVar, cast
 
 from stoilo.client.connection import Where
 from stoilo.client.mapping import MapRun
 from stoilo.client.options import TaskLimits, TaskOptions, make_options
-from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.client.results import TimedOut, UserError
 from stoilo.client.sync import SyncConnection, background, connect_sync
 from stoilo.client.task import StagedTask, SubmittedTask
+from stoilo.core.errors import UsageError
 from stoilo.core.types import Redundancy
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+# How long a closing executor waits until the server has heard what was cancelled, s
+GOODBYE_S = 5.0
 
 
 class TaskFuture(concurrent.futures.Future[T]):
@@ -28,9 +31,10 @@ class TaskFuture(concurrent.futures.Future[T]):
     It counts as pending until the outcome is there, so that it stays cancellable.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
         super().__init__()
         self._submitted: SubmittedTask[T] | None = None
+        self._spawn = spawn
         self._ending = threading.RLock()
 
     @property
@@ -46,9 +50,7 @@ class TaskFuture(concurrent.futures.Future[T]):
             super().cancel()
             self.set_running_or_notify_cancel()  # wakes those who wait
         if self._submitted is not None:
-            asyncio.run_coroutine_threadsafe(
-                _cancel_quietly(self._submitted), background.loop()
-            )
+            self._spawn(_cancel_quietly(self._submitted))
         return True
 
     def end(self, outcome: object) -> None:
@@ -62,7 +64,7 @@ class TaskFuture(concurrent.futures.Future[T]):
                 self.set_result(cast("T", outcome))
 
 
-async def _cancel_quietly(task: SubmittedTask[Any]) -> None:
+async def _cancel_quietly(task: SubmittedTask[Any] | MapRun[Any]) -> None:
     """Tell the server; nobody waits for the answer."""
     await asyncio.wait({asyncio.ensure_future(task.cancel())})
 
@@ -75,11 +77,15 @@ class Executor(concurrent.futures.Executor):
 
     Args:
         connection: a `SyncConnection`, or what `stoilo.connect_sync` takes; a connection
-            made here is closed at shutdown.
+            made here is closed after shutdown, when nothing is pending any more.
         redundancy_options: for every task.
         flavor: for every task.
         level: for every task.
         limits: for every task.
+        initializer: refused; it is here to say why.
+
+    Raises:
+        UsageError: ``STO-C042`` for an initializer.
     """
 
     def __init__(
@@ -90,7 +96,15 @@ class Executor(concurrent.futures.Executor):
         flavor: str | None = None,
         level: str | None = None,
         limits: TaskLimits | None = None,
+        initializer: Callable[..., object] | None = None,
     ) -> None:
+        if initializer is not None:
+            raise UsageError(
+                "STO-C042",
+                "initializer= has no place here: each task starts in a process of its "
+                "own, on a computer that kept nothing from the last one",
+                hint="call it at the start of the function, or pass what it makes",
+            )
         self._options: TaskOptions = make_options(
             redundancy_options, flavor, level, limits, "", publish_source=False
         )
@@ -103,6 +117,7 @@ class Executor(concurrent.futures.Executor):
         self._lock = threading.Lock()
         self._open = True
         self._futures: set[TaskFuture[Any]] = set()
+        self._work: set[concurrent.futures.Future[None]] = set()
 
     def submit(
         self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
@@ -116,13 +131,9 @@ class Executor(concurrent.futures.Executor):
         call = {"args": list(args), "kwargs": dict(kwargs)}
         session = self._connection._core.session  # noqa: SLF001 - one package
         captured = session.captures.calls(fn, [call], spread=True).pack_one()
-        future: TaskFuture[T] = TaskFuture()
-        with self._lock:
-            self._check_open()
-            self._futures.add(future)
-        future.add_done_callback(self._futures.discard)
+        future: TaskFuture[T] = TaskFuture(self._spawn)
         staged: StagedTask[T] = StagedTask(session, captured, self._options)
-        asyncio.run_coroutine_threadsafe(_follow(staged, future), background.loop())
+        self._begin([future], _follow(staged, future))
         return future
 
     def map(
@@ -137,21 +148,52 @@ class Executor(concurrent.futures.Executor):
         Args:
             fn: called with one element of each iterable.
             iterables: consumed at once; the shortest ends the map.
-            timeout: s, for the whole map; then `TimeoutError`.
+            timeout: s from now, for the whole map; then `TimeoutError`.
             chunksize: calls a task; 1 lets measured cost decide.
         """
-        with self._lock:
-            self._check_open()
+        end = None if timeout is None else time.monotonic() + timeout
         calls = [
             {"args": list(args), "kwargs": {}} for args in zip(*iterables, strict=False)
         ]
+        return _in_order(self.map_calls(fn, calls, chunksize), end)
+
+    def map_calls(
+        self,
+        fn: Callable[..., T],
+        calls: list[dict[str, Any]],
+        chunksize: int = 1,
+        *,
+        spread: bool = True,
+    ) -> list[TaskFuture[T]]:
+        """Send many calls of `fn` in few tasks; return one future a call.
+
+        Args:
+            fn: as for `submit`.
+            calls: one ``{"args": [...], "kwargs": {...}}`` a call; without `spread` the one
+                dict that `fn` takes, whose large values many calls share.
+            chunksize: as for `map`.
+            spread: whether `fn` is called with ``*args, **kwargs``.
+
+        Raises:
+            UsageError: ``STO-C…`` when something cannot travel.
+            RuntimeError: after `shutdown`.
+        """
         session = self._connection._core.session  # noqa: SLF001 - one package
-        captured = session.captures.calls(fn, calls, spread=True) if calls else None
+        captured = session.captures.calls(fn, calls, spread=spread) if calls else None
         chunk = chunksize if chunksize > 1 else None
         run: MapRun[T] = MapRun(session, captured, self._options, chunk)
-        work = asyncio.run_coroutine_threadsafe(run.results(), background.loop())
-        end = None if timeout is None else time.monotonic() + timeout
-        return _in_order(run, work, end)
+        futures: list[TaskFuture[T]] = [TaskFuture(self._spawn) for _ in calls]
+        waiting = set(futures)
+
+        def note_end(future: concurrent.futures.Future[T]) -> None:
+            waiting.discard(cast("TaskFuture[T]", future))
+            if not waiting and future.cancelled():
+                self._spawn(_cancel_quietly(run))
+
+        for future in futures:
+            future.add_done_callback(note_end)
+        self._begin(futures, _follow_map(run, futures))
+        return futures
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take no more work; see `concurrent.futures.Executor.shutdown`."""
@@ -161,14 +203,43 @@ class Executor(concurrent.futures.Executor):
         if cancel_futures:
             for future in pending:
                 future.cancel()
+        work = asyncio.run_coroutine_threadsafe(
+            self._wind_up(pending), background.loop()
+        )
         if wait:
-            concurrent.futures.wait(pending)
-            if self._owned:
-                self._connection.close()
+            work.result()
 
-    def _check_open(self) -> None:
-        if not self._open:
-            raise RuntimeError("cannot schedule new futures after shutdown")
+    def _begin(
+        self, futures: Sequence[TaskFuture[Any]], work: Coroutine[Any, Any, None]
+    ) -> None:
+        """Start `work`, which ends the futures, unless the executor takes no more."""
+        with self._lock:
+            if not self._open:
+                work.close()
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            self._futures.update(futures)
+        for future in futures:
+            future.add_done_callback(self._futures.discard)
+        self._spawn(work)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something in the background; an owned connection is closed after it."""
+        running = asyncio.run_coroutine_threadsafe(work, background.loop())
+        self._work.add(running)
+        running.add_done_callback(self._work.discard)
+
+    async def _wind_up(self, pending: Sequence[TaskFuture[Any]]) -> None:
+        """Wait for outcomes and callbacks, and until the server knows what was cancelled.
+
+        Then an owned connection is closed.
+        """
+        if pending:
+            await asyncio.wait(map(asyncio.wrap_future, pending))
+        if left := [asyncio.wrap_future(work) for work in list(self._work)]:
+            await asyncio.wait(left, timeout=GOODBYE_S)
+        if self._owned:
+            core = self._connection._core  # noqa: SLF001 - one package
+            await core.close()
 
 
 async def _follow(staged: StagedTask[Any], future: TaskFuture[Any]) -> None:
@@ -186,17 +257,24 @@ async def _follow(staged: StagedTask[Any], future: TaskFuture[Any]) -> None:
     future.end(outcome)
 
 
-def _in_order(
-    run: MapRun[Any], work: concurrent.futures.Future[list[Any]], end: float | None
-) -> Iterator[Any]:
-    """Yield results in order and raise the first error, as the base class does."""
+async def _follow_map(run: MapRun[Any], futures: list[TaskFuture[Any]]) -> None:
+    """Carry each call's outcome into its future; an error of the map ends them all."""
     try:
-        left = None if end is None else max(0.0, end - time.monotonic())
-        for outcome in work.result(left):
-            if isinstance(outcome, UserError | TaskSystemError | TimedOut):
-                raise outcome
-            yield outcome
+        async for item in run:
+            futures[item.index].end(item.result)
+    except Exception as error:  # noqa: BLE001 - same
+        for future in futures:
+            future.end(error)
+
+
+def _in_order(futures: Iterable[TaskFuture[T]], end: float | None) -> Iterator[T]:
+    """Yield results in order, each once it is there, and raise the first error."""
+    waiting = deque(futures)
+    try:
+        while waiting:
+            left = None if end is None else max(0.0, end - time.monotonic())
+            waiting[0].exception(left)  # only waits: it stays to be cancelled
+            yield waiting.popleft().result()
     finally:
-        if not work.done():
-            work.cancel()
-            background.run(run.cancel())
+        for future in waiting:
+            future.cancel()

@@ -19,7 +19,7 @@ from typing import Any, Final, Generic
 
 from stoilo.client.capture import Captured, CapturedCalls
 from stoilo.client.options import TaskOptions
-from stoilo.client.results import ResultT, TaskOutcome, TimedOut
+from stoilo.client.results import ResultT, TaskOutcome, TimedOut, as_columns
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.session import Session
 from stoilo.client.task import SubmittedTask, submit
@@ -245,8 +245,7 @@ class MapRun(Generic[ResultT]):
     @property
     def progress(self) -> MapProgress:
         """Counts so far."""
-        total = len(self._captured.calls) if self._captured else 0
-        return MapProgress(total, self._sent, len(self._results), len(self._tasks))
+        return MapProgress(len(self), self._sent, len(self._results), len(self._tasks))
 
     @property
     def task_ids(self) -> list[str]:
@@ -264,17 +263,40 @@ class MapRun(Generic[ResultT]):
         await asyncio.wait({driver}, timeout=timeout)
         if driver.done():
             driver.result()
-        total = self.progress.total
         late = TimedOut(", ".join(self.task_ids), time.monotonic() - began)
-        return [self._results.get(index, late) for index in range(total)]
+        return [self._results.get(index, late) for index in range(len(self))]
+
+    async def to_columns(self) -> dict[str, list[Any]]:
+        """Wait for every item and return columns; see `results.as_columns`."""
+        return as_columns(await self.results())
+
+    async def to_pandas(self) -> Any:  # noqa: ANN401 - pandas is not needed to import us
+        """Return `to_columns` as a ``pandas.DataFrame``, items in order.
+
+        Raises:
+            UsageError: ``STO-U002``: pandas is not installed.
+        """
+        try:
+            from pandas import DataFrame  # noqa: PLC0415 - theirs who want it
+        except ModuleNotFoundError as error:
+            hint = "pip install pandas, or take to_columns()"
+            raise UsageError(
+                "STO-U002", "to_pandas() needs pandas", hint=hint
+            ) from error
+        return DataFrame(await self.to_columns())
+
+    def __len__(self) -> int:
+        """Return how many items there are; progress bars ask."""
+        return len(self._captured.calls) if self._captured else 0
 
     async def __aiter__(self) -> AsyncIterator[MapItem[ResultT]]:
-        """Yield items as they finish, in any order."""
+        """Yield items as they finish, in any order, each once."""
         self._start()
         while (entry := await self._finished.get()) is not None:
             if isinstance(entry, BaseException):
                 raise entry
             yield entry
+        self._finished.put_nowait(None)  # for whoever iterates again
 
     async def cancel(self) -> None:
         """Stop submitting and cancel what was sent; finished items stay."""
@@ -286,6 +308,10 @@ class MapRun(Generic[ResultT]):
     def _start(self) -> asyncio.Task[None]:
         if self._driver is None:
             self._driver = asyncio.ensure_future(self._drive())
+            # Whoever iterates gets its error from the queue: asyncio need not log it too.
+            self._driver.add_done_callback(
+                lambda end: end.cancelled() or end.exception()
+            )
         return self._driver
 
     @property

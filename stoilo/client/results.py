@@ -282,3 +282,28 @@ def _system_error(state: str, code: str, text: str, task_id: str) -> SystemError
         state, DEFAULT_TEXTS[TaskState.SYSTEM_ERROR.value]
     )
     return SystemError(code or known_code, text or known_text, task_id)
+
+
+def as_columns(outcomes: list[TaskResult]) -> dict[str, list[Any]]:
+    """Return columns of equal length, one row an outcome, as pandas and polars take them.
+
+    Results that all are dicts with text keys give a column a key (None where one lacks
+    it); else they stand in the column ``result``. Where a call failed its columns hold
+    None, and one more, ``error`` (or ``error_``), says why; none when none failed.
+    """
+    good = [one for one in outcomes if not isinstance(one, Exception)]
+    is_table = good and all(
+        isinstance(one, dict) and all(isinstance(key, str) for key in one)
+        for one in good
+    )
+    blank: dict[str, Any] = {} if is_table else {"result": None}
+    rows: list[dict[str, Any]] = [
+        blank if isinstance(one, Exception) else one if is_table else {"result": one}
+        for one in outcomes
+    ]
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    if len(good) < len(outcomes):
+        told = [str(one) if isinstance(one, Exception) else None for one in outcomes]
+        columns["error_" if "error" in columns else "error"] = told
+    return columns

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stoilo.client.wire import UNKNOWN_CALL, Wire, is_retryable, read_detail
+from stoilo.core import tracing
 from stoilo.core.errors import PolicyRefusal, StoiloError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import BOUNDS
@@ -17,7 +18,8 @@ from stoilo.core.types import BOUNDS
 MOST_TASKS = 256  # the server's bound on one call
 MOST_BYTES = BOUNDS.rpc_message_bytes // 2
 
-Waiting = tuple[pb.CreateTaskRequest, asyncio.Future[str]]
+# The request, its id, and the context of the span it is submitted in
+Waiting = tuple[pb.CreateTaskRequest, asyncio.Future[str], str]
 
 
 class Submitter:
@@ -35,7 +37,7 @@ class Submitter:
         future: asyncio.Future[str] = loop.create_future()
         if not self._waiting:
             loop.call_soon(self._send_all)
-        self._waiting.append((request, future))
+        self._waiting.append((request, future, tracing.present()))
         return await future
 
     def _send_all(self) -> None:
@@ -50,9 +52,9 @@ class Submitter:
         if len(batch) == 1 or self._is_old:
             await asyncio.gather(*(self._send_one(one) for one in batch))
             return
-        request = pb.CreateTasksRequest(tasks=[one for one, _ in batch])
+        request = pb.CreateTasksRequest(tasks=[one for one, _, _ in batch])
         try:
-            answer = await self._call("CreateTasks", request)
+            answer = await self._call("CreateTasks", request, batch)
         except StoiloError as error:
             self._is_old |= error.code == UNKNOWN_CALL
             # A refused source is refused for all; else each hears its own answer.
@@ -77,18 +79,22 @@ class Submitter:
             one[1].set_result(created.task.task_id)
 
     async def _send_one(self, one: Waiting) -> None:
-        request, future = one
+        request, future, _ = one
         try:
-            answer = await self._call("CreateTask", request)
+            answer = await self._call("CreateTask", request, [one])
         except BaseException as error:  # noqa: BLE001 - its caller gets it
             _fail([one], error)
             return
         if not future.done():
             future.set_result(str(answer.task_id))
 
-    async def _call(self, method: str, request: object) -> Any:  # noqa: ANN401 - the method's own response
-        return await self._wire.call_patiently(
-            method, request, patience_s=self._patience_s
+    async def _call(
+        self, method: str, request: object, batch: Sequence[Waiting]
+    ) -> Any:  # noqa: ANN401 - the method's own response
+        traces = [trace for _, _, trace in batch]
+        return await self._wire.be_patient(
+            lambda: self._wire.call(method, request, traces=traces),
+            patience_s=self._patience_s,
         )
 
 
@@ -102,7 +108,8 @@ def _batches(waiting: Sequence[Waiting]) -> Iterator[list[Waiting]]:
         batch, size = list[Waiting](), 0
         for one in same:
             more = one[0].ByteSize()
-            if batch and (size + more > MOST_BYTES or len(batch) == MOST_TASKS):
+            most = tracing.MOST_SENT if one[2] else MOST_TASKS
+            if batch and (size + more > MOST_BYTES or len(batch) >= most):
                 yield batch
                 batch, size = [], 0
             batch.append(one)
@@ -111,6 +118,6 @@ def _batches(waiting: Sequence[Waiting]) -> Iterator[list[Waiting]]:
 
 
 def _fail(batch: Sequence[Waiting], error: BaseException) -> None:
-    for _, future in batch:
+    for _, future, _ in batch:
         if not future.done():
             future.set_exception(error)

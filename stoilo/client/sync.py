@@ -17,7 +17,7 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
 from stoilo.client.connection import CONNECT_S, Connection, Where, connect
 from stoilo.client.mapping import MapItem, MapProgress, MapRun
@@ -36,45 +36,77 @@ background = EventLoopThread("stoilo-client")
 
 
 class AsCompleted:
-    """Tasks as they finish: ``async for`` or, for tasks of the sync face, ``for``."""
+    """What ends, as it ends: ``async for`` or, for the sync face, ``for``.
+
+    A task comes once, when it is final; of a map come its items (`MapItem`). `len()` says
+    how many there will be.
+    """
 
     def __init__(self, tasks: Iterable[Any], timeout: float | None) -> None:
         self._tasks = list(tasks)
         self._timeout = timeout
 
-    async def __aiter__(self) -> AsyncIterator[SubmittedTask[Any]]:
+    def add(self, *tasks: Any) -> None:  # noqa: ANN401 - as in `as_completed`
+        """Take more tasks or maps, also while the iteration goes on."""
+        self._tasks += tasks
+
+    def __len__(self) -> int:
+        """Return how many tasks and items there are, finished or not."""
+        return sum(len(one) if hasattr(one, "__len__") else 1 for one in self._tasks)
+
+    async def __aiter__(self) -> AsyncIterator[SubmittedTask[Any] | MapItem[Any]]:
         """Yield each task once it is final; stops early when the time is over."""
-        waits = {asyncio.ensure_future(_finish(task)) for task in self._tasks}
+        taken, waits = 0, dict[asyncio.Future[Any], AsyncIterator[Any]]()
         end = None if self._timeout is None else time.monotonic() + self._timeout
         try:
-            while waits:
+            while waits or taken < len(self._tasks):
+                for one in self._tasks[taken:]:
+                    source = _ends_of(one)
+                    waits[asyncio.ensure_future(_next(source))] = source
+                taken = len(self._tasks)
                 left = None if end is None else max(0.0, end - time.monotonic())
-                done, waits = await asyncio.wait(
+                done, _ = await asyncio.wait(
                     waits, timeout=left, return_when=asyncio.FIRST_COMPLETED
                 )
                 if not done:
                     return
                 for finished in done:
-                    yield finished.result()
+                    source = waits.pop(finished)
+                    if (found := finished.result()) is not None:
+                        waits[asyncio.ensure_future(_next(source))] = source
+                        yield found
         finally:
             for wait in waits:
                 wait.cancel()
 
-    def __iter__(self) -> Iterator[SyncSubmittedTask[Any]]:
-        """Yield tasks of the synchronous face."""
-        cores = [task._core for task in self._tasks]  # noqa: SLF001 - same face
-        for task in _iterate(AsCompleted(cores, self._timeout)):
-            yield SyncSubmittedTask(task)
+    def __iter__(self) -> Iterator[SyncSubmittedTask[Any] | MapItem[Any]]:
+        """Yield tasks of the synchronous face, and items."""
+        for found in _iterate(self):
+            yield found if isinstance(found, MapItem) else SyncSubmittedTask(found)
 
 
 def as_completed(tasks: Iterable[Any], timeout: float | None = None) -> AsCompleted:
-    """Return the tasks in the order in which they finish.
+    """Return tasks, and items of maps, in the order in which they finish.
 
     Args:
-        tasks: staged (they are submitted) or submitted tasks of one face.
+        tasks: staged (they are submitted) or submitted tasks and maps of one face; `add`
+            takes more while the iteration goes on.
         timeout: s; the iteration ends then, unfinished tasks are left out. None waits.
     """
     return AsCompleted(tasks, timeout)
+
+
+async def _ends_of(one: object) -> AsyncIterator[SubmittedTask[Any] | MapItem[Any]]:
+    core = one._core if isinstance(one, _Face) else one  # noqa: SLF001 - same face
+    if isinstance(core, MapRun):
+        async for item in core:
+            yield item
+    else:
+        yield await _finish(cast("StagedTask[Any] | SubmittedTask[Any]", core))
+
+
+async def _next(source: AsyncIterator[GivenT]) -> GivenT | None:
+    return await anext(source, None)
 
 
 async def _finish(task: StagedTask[Any] | SubmittedTask[Any]) -> SubmittedTask[Any]:
@@ -208,7 +240,13 @@ class SyncMapRun(_Face[MapRun[ResultT]], Generic[ResultT]):
         """Ids of the tasks submitted so far."""
         return self._core.task_ids
 
+    def __len__(self) -> int:
+        """Return how many items there are."""
+        return len(self._core)
+
     results = _waits(MapRun[ResultT].results)
+    to_columns = _waits(MapRun[ResultT].to_columns)
+    to_pandas = _waits(MapRun[ResultT].to_pandas)
     cancel = _waits(MapRun[ResultT].cancel)
 
     def __iter__(self) -> Iterator[MapItem[ResultT]]:

@@ -20,7 +20,7 @@ from stoilo.client.results import (
     read_items,
     read_outcome,
 )
-from stoilo.client.session import Session
+from stoilo.client.session import Session, source_digest
 from stoilo.client.status import (
     TaskStatus,
     explain,
@@ -28,6 +28,7 @@ from stoilo.client.status import (
     task_html,
 )
 from stoilo.client.wire import SourceRefused
+from stoilo.core import tracing
 from stoilo.core.errors import StoiloError
 from stoilo.core.rate_limit import Backoff
 from stoilo.core.rpc import tasks_pb2 as pb
@@ -41,11 +42,16 @@ class SubmittedTask(Generic[ResultT]):
     """A task that the server has acknowledged: it survives anything that happens here."""
 
     def __init__(
-        self, session: Session, task_id: str, source: KnownSource = UNKNOWN
+        self,
+        session: Session,
+        task_id: str,
+        source: KnownSource = UNKNOWN,
+        trace: str = "",  # the span that submitted it
     ) -> None:
         self._session = session
         self._task_id = task_id
         self._known = source
+        self._trace = trace
         self._final: pb.PollTaskResponse | None = None
         self._last: pb.PollTaskResponse | None = None
 
@@ -107,6 +113,14 @@ class SubmittedTask(Generic[ResultT]):
 
     async def wait(self, timeout: float | None = None) -> pb.PollTaskResponse | None:  # noqa: ASYNC109 - same
         """Wait until the task is final; None when `timeout` s passed before."""
+        if self._final is not None:
+            return self._final
+        with tracing.span("stoilo.wait", self._trace, task_id=self._task_id):
+            answer = await self._wait(timeout)
+            tracing.note(state=answer.state if answer else "unfinished")
+        return answer
+
+    async def _wait(self, timeout: float | None) -> pb.PollTaskResponse | None:  # noqa: ASYNC109 - same
         deadline = None if timeout is None else time.monotonic() + timeout
         if deadline is not None:  # so that something is known when it has passed
             await self._poll_until(deadline)
@@ -216,13 +230,16 @@ async def submit(
     session: Session, captured: Captured, options: TaskOptions, key: str
 ) -> SubmittedTask[Any]:
     """Send a task; see `Session.submit`."""
-    try:
-        task_id = await session.submit(captured, options, key)
-    except SourceRefused as error:
-        error.origins = captured.origins
-        raise
+    with tracing.span("stoilo.submit", source=source_digest(captured)):
+        try:
+            task_id = await session.submit(captured, options, key)
+        except SourceRefused as error:
+            error.origins = captured.origins
+            raise
+        tracing.note(task_id=task_id)
+        trace = tracing.present()
     source = KnownSource(captured.task_module, captured.origins)
-    return SubmittedTask(session, task_id, source)
+    return SubmittedTask(session, task_id, source, trace)
 
 
 class StagedTask(Generic[ResultT]):

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import Any
 
 import grpc
 
 from stoilo.client.address import Address
+from stoilo.core import tracing
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import (
     DeniedError,
@@ -243,13 +244,18 @@ class Wire:
         await self._channel.close()
 
     async def call(
-        self, method: str, request: Request, *, timeout_s: float = CALL_S
+        self,
+        method: str,
+        request: Request,
+        *,
+        timeout_s: float = CALL_S,
+        traces: Sequence[str] = (),  # see `stoilo.core.tracing`
     ) -> Any:  # noqa: ANN401 - the method's own response
         """Make one attempt, of either service; raises our errors only."""
         stub = self._reviews if hasattr(self._reviews, method) else self._stub
         async with self._turns:
             return await self._attempt(
-                getattr(stub, method), request, timeout_s=timeout_s
+                getattr(stub, method), request, timeout_s=timeout_s, traces=traces
             )
 
     async def call_patiently(
@@ -346,9 +352,17 @@ class Wire:
             call.cancel()
         self.last_success = time.monotonic()
 
-    async def _attempt(self, method: Any, request: Any, *, timeout_s: float) -> Any:  # noqa: ANN401 - generated stubs are untyped
+    async def _attempt(
+        self,
+        method: Any,  # noqa: ANN401 - generated stubs are untyped
+        request: Any,  # noqa: ANN401 - same
+        *,
+        timeout_s: float,
+        traces: Sequence[str] = (),
+    ) -> Any:  # noqa: ANN401 - same
+        metadata = (*self._metadata, *tracing.headers(traces))
         try:
-            response = await method(request, timeout=timeout_s, metadata=self._metadata)
+            response = await method(request, timeout=timeout_s, metadata=metadata)
         except grpc.aio.AioRpcError as error:
             raise self._mapped(error) from None
         self.last_success = time.monotonic()

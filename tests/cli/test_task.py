@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,6 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from stoilo.cli import task as task_commands
+from stoilo.client.status import TaskStatus, read_status
+from stoilo.core.errors import UnreachableError
+from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.testing.deployment import Deployment
 
 GOOD = """
@@ -123,3 +128,40 @@ def test_file_without_a_function_is_a_usage_error(
     done = stoilo(connection, "submit", write(tmp_path, "x = 1\n"))
     assert done.returncode == 2
     assert "STO-U003" in done.stderr
+
+
+class WaitingTask:
+    """A task that a hostile server explains, until it is asked a third time."""
+
+    def __init__(self, end: asyncio.Future[None]) -> None:
+        self.end, self.asked = end, 0
+
+    async def status(self) -> TaskStatus:
+        self.asked += 1
+        if self.asked == 3:
+            self.end.set_result(None)
+        if self.asked == 2:
+            raise UnreachableError("STO-C050", "nobody answers")
+        text = "needs 2 users\x1b]0;title\x07" + "x" * 500
+        answer = pb.PollTaskResponse(state="running", explanation=text)
+        return read_status(answer)
+
+
+def test_progress_is_one_line_that_is_emptied(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task_commands, "POLL_S", 0.0)
+
+    async def body() -> None:
+        end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        await task_commands._show_progress(WaitingTask(end), end)
+
+    asyncio.run(body())
+    shown = capsys.readouterr()
+    lines = shown.err.split(
+        "\r"
+    )  # colours and the like are left out of what is no terminal
+    assert lines[0] == lines[-1] == shown.out == ""
+    assert lines[1].startswith("0 s: needs 2 users\\x1b]0;title\\x07xxx")
+    assert lines[2] == "0 s: nobody answers"
+    assert all(len(line) < 250 and "\n" not in line for line in lines)

@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import operator
+import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -131,3 +133,60 @@ def test_shutdown_cancels_what_is_pending(
 def test_what_cannot_travel_is_refused_at_submit(executor: stoilo.Executor) -> None:
     with open(__file__) as file, pytest.raises(stoilo.StoiloError, match="STO-C010"):  # noqa: PTH123 - a file object is the point
         executor.submit(weigh, file)
+
+
+def test_an_initializer_is_refused_with_the_reason() -> None:
+    with pytest.raises(stoilo.StoiloError, match="process of its own") as caught:
+        stoilo.Executor(initializer=print)
+    assert caught.value.code == "STO-C042"
+
+
+def test_map_yields_before_the_whole_map_is_done(
+    in_jail: Any, fake_thread: Any
+) -> None:
+    first = threading.Event()
+
+    def answer(request: Any, service: FakeTaskService) -> Outcome:
+        if request.map_items == 1 and not first.wait(60):
+            return Outcome(TaskState.EXPIRED, code="STO-S010")
+        return in_jail(request, service)
+
+    fake = fake_thread(FakeTaskService(answer))
+    with (
+        stoilo.connect_sync(fake.address, journal=Journal(None)) as conn,
+        stoilo.Executor(conn) as executor,
+    ):
+        results = executor.map(weigh, range(9), timeout=50)
+        assert next(results) == 1
+        first.set()
+        assert list(results) == [2, 3, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("call", ["submit", "map"])
+def test_an_owned_connection_closes_after_the_server_heard_of_cancelling(
+    fake_thread: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    wait_until: Any,
+    call: str,
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    service = FakeTaskService(lambda _r, _s: Outcome.of(1), polls=10_000)
+    executor = stoilo.Executor(fake_thread(service).address)
+    getattr(executor, call)(weigh, [1])
+    wait_until(lambda: bool(service.tasks))
+    executor.shutdown(cancel_futures=True)
+    assert [task.state for task in service.tasks.values()] == [TaskState.CANCELLED]
+    with pytest.raises(Exception, match=r"closed|STO-C050"):
+        executor._connection.list_tasks()
+
+
+def test_an_owned_connection_stays_for_what_is_pending(
+    fake_thread: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    service = FakeTaskService(lambda _r, _s: Outcome.of(1), polls=10)
+    executor = stoilo.Executor(fake_thread(service).address)
+    future = executor.submit(weigh, 1)
+    executor.shutdown(wait=False)
+    assert future.result(60) == 1

@@ -7,7 +7,7 @@ import pytest
 
 import stoilo
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.client.results import TimedOut, UserError, user_error
+from stoilo.client.results import TimedOut, UserError, as_columns, user_error
 
 NAMES = [
     name
@@ -60,3 +60,20 @@ def test_a_timeout_says_how_to_go_on() -> None:
 
 def test_system_errors_show_their_code() -> None:
     assert str(TaskSystemError("STO-R052", "no quorum")) == "no quorum [STO-R052]"
+
+
+def test_rows_become_columns_and_what_lacks_is_none() -> None:
+    assert as_columns([{"a": 1}, {"a": 2, "b": 3}]) == {"a": [1, 2], "b": [None, 3]}
+    assert as_columns([1, (2, 3)]) == {"result": [1, (2, 3)]}
+    assert as_columns([{"a": 1}, 2]) == {"result": [{"a": 1}, 2]}
+    assert as_columns([{1: 1}]) == {"result": [{1: 1}]}
+    assert as_columns([]) == {}
+
+
+def test_errors_have_a_column_of_their_own() -> None:
+    wrong = user_error("ValueError", "no")
+    assert as_columns([wrong, {"error": 5}]) == {
+        "error": [None, 5],
+        "error_": [str(wrong), None],
+    }
+    assert as_columns([wrong]) == {"result": [None], "error": [str(wrong)]}

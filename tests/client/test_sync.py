@@ -104,3 +104,88 @@ def test_as_completed_works_in_async_code(with_fake: Any) -> None:
 
 def test_the_background_loop_is_one_for_all() -> None:
     assert background.loop() is background.loop()
+
+
+def add_one(call: dict[str, Any]) -> int:
+    return int(call["x"]) + 1
+
+
+def test_as_completed_mixes_tasks_and_items_of_maps(
+    conn: stoilo.SyncConnection,
+) -> None:
+    run = conn.map(add_one, [{"x": x} for x in range(10)])
+    ends = stoilo.as_completed([conn.create_task(add_one, {"x": 40}), run], timeout=60)
+    assert len(ends) == 11
+    found = list(ends)
+    values = [one.result() if hasattr(one, "task_id") else one.result for one in found]
+    assert sorted(values) == [*range(1, 11), 41]
+
+
+def test_as_completed_takes_more_while_it_goes_on(conn: stoilo.SyncConnection) -> None:
+    ends = stoilo.as_completed([conn.create_task(add_one, {"x": 0})], timeout=60)
+    seen = []
+    for ended in ends:
+        seen.append(ended.result())
+        if seen[-1] < 4:
+            ends.add(conn.create_task(add_one, {"x": seen[-1]}))
+    assert seen == [1, 2, 3, 4]
+
+
+def test_as_completed_raises_what_a_map_ends_with(served: Any) -> None:
+    served.service.refuse = stoilo.StoiloError("STO-R012", "refused")
+    with stoilo.connect_sync(served.address, journal=Journal(None)) as conn:
+        ends = stoilo.as_completed([conn.map(add_one, [{"x": 1}])], timeout=60)
+        with pytest.raises(stoilo.StoiloError, match="refused"):
+            list(ends)
+
+
+class Bar:
+    """What tqdm does with an iterable: `len()` for the total, then one step an item."""
+
+    def __init__(self, items: Any) -> None:
+        self.items, self.total, self.steps = items, len(items), 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.items:
+            self.steps += 1
+            yield item
+
+    async def __aiter__(self) -> Any:
+        async for item in self.items:
+            self.steps += 1
+            yield item
+
+
+@pytest.mark.parametrize(
+    "wrap", [lambda run: run, lambda run: stoilo.as_completed([run])]
+)
+def test_progress_bars_see_the_total_and_each_item(
+    conn: stoilo.SyncConnection, wrap: Any
+) -> None:
+    bar = Bar(wrap(conn.map(add_one, [{"x": x} for x in range(9)])))
+    assert sorted(item.result for item in bar) == list(range(1, 10))
+    assert (bar.total, bar.steps) == (9, 9)
+
+
+def test_progress_bars_work_in_async_code(
+    with_fake: Any, in_jail: JailAnswerer
+) -> None:
+    async def body(conn: Any, _service: FakeTaskService) -> None:
+        run = conn.map(add_one, [{"x": x} for x in range(9)])
+        bar = Bar(run)
+        assert sorted([item.result async for item in bar]) == list(range(1, 10))
+        assert [item async for item in run] == []  # each once, and no hanging
+        assert (bar.total, bar.steps) == (9, 9)
+
+    with_fake(body, FakeTaskService(in_jail))
+
+
+def root(call: dict[str, Any]) -> dict[str, Any]:
+    return {"x": call["x"], "root": call["x"] ** 0.5 if call["x"] >= 0 else 1 // 0}
+
+
+def test_a_maps_results_become_a_frame_in_order(conn: stoilo.SyncConnection) -> None:
+    frame = conn.map(root, [{"x": x} for x in (4, -1, 9)]).to_pandas()
+    assert frame["root"].fillna(0).tolist() == [2, 0, 3]
+    assert frame["error"].isna().tolist() == [True, False, True]
+    assert "ZeroDivisionError" in frame["error"][1]

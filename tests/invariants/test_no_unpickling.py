@@ -14,8 +14,12 @@ PICKLERS = frozenset(
 )
 
 
-NARROWED = {"sandbox/libraries/sklearn.py": {"joblib"}}
-"""Exchanges functions of it: one job after the other, a memory without a place."""
+NARROWED = {"sandbox/libraries/sklearn.py": {"joblib"}, "joblib.py": {"joblib"}}
+"""The first exchanges functions of it: one job after the other, a memory without a place.
+
+The second is a backend of its dispatcher and takes its calls as they are, before anything is
+pickled; `tests/client/test_joblib.py` looks at a run.
+"""
 
 
 def imported(tree):

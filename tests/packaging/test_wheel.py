@@ -9,6 +9,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
@@ -36,6 +38,10 @@ DATA = {
     "stoilo/web/static/audit.css",
     "stoilo/web/templates/base.html",
 }
+BASE = """
+import stoilo.cli.task, stoilo.cli.policy, stoilo.client.futures
+print("ok")
+"""
 TASK = "def task(kwargs):\n    return kwargs['x'] + 1\n"
 HOSTILE = "import os\n\n\ndef task(kwargs):\n    return os.listdir('/')\n"
 IMPORT = """
@@ -46,6 +52,15 @@ print(time.process_time() - began)
 print([name for name in {names} if name in sys.modules])
 print(stoilo.__file__)
 """
+
+
+def base_distributions():
+    """Return what a base install brings, without stoilo itself."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    found = set()
+    for line in declared["dependencies"]:
+        needed_by(Requirement(line).name, found)
+    return found
 
 
 def needed_by(name, seen):
@@ -83,7 +98,7 @@ def installed(wheel, tmp_path_factory):
     home = tmp_path_factory.mktemp("base install")
     venv.create(home / "venv", with_pip=False, symlinks=True)
     (site,) = (home / "venv" / "lib").glob("python*/site-packages")
-    for name in needed_by("stoilo", set()) - {"stoilo"}:
+    for name in base_distributions():
         copy_distribution(name, site)
     python = home / "venv" / "bin" / "python"
     pip = [
@@ -122,7 +137,24 @@ def test_wheel_holds_every_module_and_data_file(wheel):
 
 
 def test_base_install_is_a_few_dependencies_and_what_they_need():
-    assert len(needed_by("stoilo", set()) - {"stoilo"}) <= 12
+    assert len(base_distributions()) <= 8
+
+
+def test_the_source_distribution_makes_the_same_wheel(wheel, tmp_path):
+    build = [sys.executable, "-m", "hatchling", "build", "-d", tmp_path]
+    subprocess.run([*build, "-t", "sdist"], cwd=ROOT, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path, filter="data")
+    tree = tmp_path / archive.name.removesuffix(".tar.gz")
+    subprocess.run([*build, "-t", "wheel"], cwd=tree, check=True, capture_output=True)
+    (again,) = tmp_path.glob("*.whl")
+    assert contents(again) == contents(wheel)
+
+
+def contents(path):
+    with zipfile.ZipFile(path) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
 
 
 def test_import_is_quick_and_loads_nothing_heavy(installed):
@@ -136,8 +168,8 @@ def test_import_is_quick_and_loads_nothing_heavy(installed):
 
 
 def test_negative_control_sees_what_an_import_loads(installed):
-    code = IMPORT.replace("import stoilo\n", "import stoilo, rich\n")
-    assert "['rich']" in installed("python", "-c", code.format(names=HEAVY)).stdout
+    code = IMPORT.replace("import stoilo\n", "import stoilo, grpc\n")
+    assert "['grpc']" in installed("python", "-c", code.format(names=HEAVY)).stdout
 
 
 @pytest.mark.parametrize(
@@ -174,6 +206,14 @@ def test_other_commands_name_the_missing_extra(installed, command, extra):
     assert (done.returncode, done.stdout) == (2, "")
     assert "[STO-U002]" in done.stderr
     assert f"stoilo[{extra}]" in done.stderr
+
+
+def test_nothing_of_the_base_install_needs_more_than_that(installed):
+    code = (
+        f"import stoilo\nfor name in stoilo.__all__:\n    getattr(stoilo, name)\n{BASE}"
+    )
+    done = installed("python", "-c", code)
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
 
 
 def test_client_connects_as_far_as_it_can(installed):

@@ -11,11 +11,13 @@ few tries, and holds few.
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import delete, insert, select
 
+from stoilo.core import tracing
 from stoilo.core.errors import InternalError, StoiloError
 from stoilo.core.types import TaskState
 from stoilo.server.db import rows, schema
@@ -219,6 +221,7 @@ class Issuer:
     def _issue(self, works: Sequence[Work]) -> None:
         if self._stopping.is_set():
             return
+        began = time.time_ns()
         try:
             self._engine.create_workunits([work.spec for work in works])
         except DatabaseAwayError:
@@ -234,6 +237,9 @@ class Issuer:
         else:
             self._in_a_row = 0
             self._attempts.mark_issued([(work.attempt, work.task) for work in works])
+            for work in works:
+                number = work.attempt.number
+                tracing.record("stoilo.issue", work.task.task_id, began, attempt=number)
 
     def _blame(self, work: Work, error: StoiloError) -> None:
         """End, renew, hold or spare the one attempt that the engine refused by itself."""

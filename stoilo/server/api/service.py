@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import grpc
 
+from stoilo.core import tracing
 from stoilo.core.errors import InternalError, StoiloError, UsageError
 from stoilo.core.rpc import reviews_pb2 as reviews
 from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
@@ -272,19 +274,21 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
         self, request: pb.CreateTaskRequest, context: Context
     ) -> pb.CreateTaskResponse:
         """Store one task durably; see `Submissions.create`."""
-        token = bearer_token(context)
-        row = await answer(
-            context, self._submissions.create(token, request), LONGEST_CALL_S
-        )
+        began = time.time_ns()
+        work = self._submissions.create(bearer_token(context), request)
+        row = await answer(context, work, LONGEST_CALL_S)
+        tracing.begin(context.invocation_metadata(), [row.task_id], began)
         return pb.CreateTaskResponse(task_id=row.task_id, level=row.spec.level)
 
     async def CreateTasks(  # noqa: N802
         self, request: pb.CreateTasksRequest, context: Context
     ) -> pb.CreateTasksResponse:
         """Store many tasks; they share each step, as calls at the same time would."""
-        token = bearer_token(context)
-        work = self._create_all(token, request.tasks)
+        began = time.time_ns()
+        work = self._create_all(bearer_token(context), request.tasks)
         created = await answer(context, work, LONGEST_CALL_S)
+        ids = [one.task.task_id for one in created]
+        tracing.begin(context.invocation_metadata(), ids, began)
         return pb.CreateTasksResponse(tasks=created)
 
     async def _create_all(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from stoilo.core import tracing
 from stoilo.core.codebook import load_codebook
 from stoilo.core.errors import UserCodeError
 from stoilo.core.types import TaskState
@@ -111,6 +113,7 @@ class OutcomeKeeper:
         Raises:
             NotDecidedYet: ``STO-R065``: its validators must run first.
         """
+        began = time.time_ns()
         task_id, number = split_workunit(outcome.workunit)
         with self._store.read() as connection:
             task = rows.find_task(connection, task_id)
@@ -130,6 +133,8 @@ class OutcomeKeeper:
             state, text, code = TaskState.SYSTEM_ERROR, error.message, error.code
             decided = Outcome(state, task.attempt, error_text=text, code=code)
         self._finish(task, attempt, decided, outcome.valid)
+        told = {"state": decided.state.value, "valid_results": len(outcome.valid)}
+        tracing.record("stoilo.validate", task_id, began, **told)
 
     def _finish(
         self,
