@@ -26,9 +26,12 @@ from stoilo.server.watching.readiness import Check, LogFigures, Readiness
 from stoilo.signer.ceremony.release_status import judge_release
 from stoilo.signer.roles import RoleExpiry
 from stoilo.web.console.routes import Console
+from stoilo.web.routes import audit_pages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from starlette.types import Receive, Scope, Send
 
     from stoilo.server.engines.embedded.accounts.roster import Roster
     from tests.support.serverbench import Bench
@@ -151,26 +154,42 @@ def make_sources(bench: Bench) -> Sources:
     )
 
 
-@contextlib.contextmanager
-def serve_console(bench: Bench, roster: Roster | None = None) -> Iterator[ConsoleBench]:
-    """Serve the console of `bench` on a port of the loopback."""
-    steady = SimpleNamespace(now=1000.0)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+class Door:
+    """One port of the loopback for many consoles, one after another."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._app = Starlette()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app(scope, receive, send)
+
+    def show(self, bench: Bench, roster: Roster | None = None) -> ConsoleBench:
+        """Show the console of `bench` from now on."""
+        steady = SimpleNamespace(now=1000.0)
         config = ServerConfig(bench.directory, database="mysql://stoilo:secret@db/x")
         watch = cast("Any", SimpleNamespace(sources=make_sources(bench)))
-        place = ServerPlace(bench.directory, url, bench.server, watch, config, roster)
-        console = Console(place, lambda: steady.now)
-        app = Starlette(routes=console.routes())
-        server = uvicorn.Server(
-            uvicorn.Config(app, log_level="warning", lifespan="off", ws="none")
+        place = ServerPlace(
+            bench.directory, self.url, bench.server, watch, config, roster
         )
+        console = Console(place, lambda: steady.now)
+        self._app = Starlette(routes=[*console.routes(), *audit_pages(place)])
+        return ConsoleBench(bench, console, self.url, steady)
+
+
+@contextlib.contextmanager
+def open_door() -> Iterator[Door]:
+    """Listen on a port of the loopback."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        door = Door(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        config = uvicorn.Config(door, log_level="warning", lifespan="off", ws="none")
+        server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         while not server.started:
             time.sleep(0.01)
         try:
-            yield ConsoleBench(bench, console, url, steady)
+            yield door
         finally:
             server.should_exit = True
             thread.join()

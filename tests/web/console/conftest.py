@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.console import ConsoleBench, serve_console
+from tests.support.console import ConsoleBench, Door, open_door
 from tests.support.serverbench import make_bench
 
 if TYPE_CHECKING:
@@ -13,14 +13,18 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleBench]:
+def door() -> Iterator[Door]:
+    with open_door() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def shared(door: Door, tmp_path_factory: pytest.TempPathFactory) -> ConsoleBench:
     """Serve a console for a file of tests, each of which has accounts of its own."""
-    with serve_console(make_bench(tmp_path_factory.mktemp("console"))) as console:
-        yield console
+    return door.show(make_bench(tmp_path_factory.mktemp("console")))
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[ConsoleBench]:
+def served(door: Door, tmp_path: Path) -> ConsoleBench:
     """Serve a console; the account `ada` is a researcher's."""
-    with serve_console(make_bench(tmp_path)) as console:
-        yield console
+    return door.show(make_bench(tmp_path))

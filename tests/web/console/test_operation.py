@@ -14,13 +14,12 @@ from stoilo.server.engines.embedded.db.records import CheckVerdict
 from stoilo.server.operations import accounts
 from stoilo.server.watching.metrics import METRICS, Kind
 from stoilo.web.console.wording import SECTIONS, STATES, render_figure
-from tests.support.console import serve_console
 from tests.support.serverbench import make_bench
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.console import ConsoleBench
+    from tests.support.console import ConsoleBench, Door
 
 
 def read(served: ConsoleBench, page: str) -> str:
@@ -115,10 +114,9 @@ class RosterOfOne:
         return (SpotCheck(1, "w", CheckVerdict.DIFFERENT, 9, banned=(7,)),)
 
 
-def test_hosts_are_shown_by_number_and_not_by_name(tmp_path: Path) -> None:
+def test_hosts_are_shown_by_number_and_not_by_name(door: Door, tmp_path: Path) -> None:
     roster = cast("Any", RosterOfOne())
-    with serve_console(make_bench(tmp_path), roster) as served:
-        words = read(served, "hosts")
+    words = read(door.show(make_bench(tmp_path), roster), "hosts")
     assert "1 computer" in words
     assert "7 GNU/Linux 4 7.451 GiB 1234.50 banned" in words
     assert "banned for it: 7" in words
