@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import html
 import http.client
@@ -9,9 +10,10 @@ import re
 import socket
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from urllib.parse import urlencode
 
 import uvicorn
@@ -29,15 +31,22 @@ from stoilo.web.console.routes import Console
 from stoilo.web.routes import audit_pages
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Coroutine, Iterator
 
     from starlette.types import Receive, Scope, Send
 
     from stoilo.server.engines.embedded.accounts.roster import Roster
     from tests.support.serverbench import Bench
 
+ResultT = TypeVar("ResultT")
 FORM = re.compile(r'<form action="([^"]+)" method="post"[^>]*>(.*?)</form>', re.DOTALL)
 FIELD = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
+
+
+def run(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Return what `work` comes to, in a thread: a browser's loop runs in this one."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,10 @@ from stoilo.core.errors import StoiloError
 from stoilo.server.config import without_password
 from stoilo.server.log.refusals import count_refusals
 from stoilo.server.operations.accounts import list_accounts
-from stoilo.server.watching.metrics import METRICS, Kind, read_figures
+from stoilo.server.watching.metrics import METRICS, read_figures
 from stoilo.signer.ceremony.release_status import warnings_of
 from stoilo.web.archive import look
-from stoilo.web.console.wording import SECTIONS, render_figure
+from stoilo.web.console.wording import SECTIONS, render_figures, section_of
 from stoilo.web.details import remarks_of
 
 if TYPE_CHECKING:
@@ -58,24 +58,21 @@ class Operation:
 
     def _figures(self, now: int) -> dict[str, list[Figure]]:
         """Return the watch's own figures by section: nothing is counted twice."""
-        found: dict[str, list[Figure]] = {title: [] for title, _ in SECTIONS}
-        terms = {
-            one.name: one.help for one in METRICS if one.kind is not Kind.HISTOGRAM
-        }
-        started = now
+        read: dict[str, list[tuple[str, float]]] = {}
         for name, value, *labels in read_figures(self._sources):
-            if name == "stoilo_start_time_seconds":
-                started = int(value)
-            for title, beginnings in SECTIONS:
-                if name.startswith(beginnings):
-                    term = " ".join([terms[name].removesuffix("."), *labels])
-                    found[title].append(Figure(term, render_figure(name, value)))
-                    break
-            if name == "stoilo_admissions_total":
-                pace = 60 * value / max(1, now - started)
-                found[SECTIONS[0][0]].append(
-                    Figure("Admissions a minute since the start", f"{pace:.3g}")
-                )
+            read.setdefault(name, []).append((" ".join(labels), value))
+        found: dict[str, list[Figure]] = {title: [] for title, _ in SECTIONS}
+        for metric in METRICS:
+            title = section_of(metric.name)
+            if title and metric.name in read:
+                text = render_figures(metric.name, read[metric.name])
+                found[title].append(Figure(metric.help.removesuffix("."), text))
+        signed = read.get("stoilo_admissions_total", [("", 0.0)])[0][1]
+        since = read.get("stoilo_start_time_seconds", [("", now - 1.0)])[0][1]
+        pace = f"{60 * signed / max(1.0, now - since):.3g}"
+        found[SECTIONS[0][0]].append(
+            Figure("Admissions a minute since the start", pace)
+        )
         return found
 
     def _head(self) -> Head | None:

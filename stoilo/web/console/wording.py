@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 from stoilo.web.wording import render_bytes, render_seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from stoilo.core.errors import StoiloError
 
 LINKS: Final = (
@@ -32,8 +34,6 @@ BAD: Final = frozenset({"user_error", "system_error", "expired"})
 COPIES: Final = {
     "unsent": "waits for a host",
     "in_progress": "on a host",
-    "over": "over",
-    "none": "",
     "success": "came back",
     "client_error": "failed there",
     "no_reply": "did not come back",
@@ -73,6 +73,21 @@ SECTIONS: Final = (
     ("Log", ("stoilo_log",)),
     ("Server and disk", ("stoilo_disk", "stoilo_resident", "stoilo_cpu", "stoilo_open")),
 )  # fmt: skip
+
+
+def section_of(metric: str) -> str:
+    """Return the title of a metric's section, empty for one that has none."""
+    return next((title for title, names in SECTIONS if metric.startswith(names)), "")
+
+
+def render_figures(metric: str, values: Sequence[tuple[str, float]]) -> str:
+    """Return a metric's values by label; of many only those that are not zero."""
+    shown = [
+        f"{STATES.get(label, label.replace('_', ' '))} {render_figure(metric, value)}"
+        for label, value in values
+        if value or len(values) == 1
+    ]
+    return ", ".join(shown).strip() or "none"
 
 
 def render_figure(name: str, value: float) -> str:

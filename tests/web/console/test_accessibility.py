@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections import Counter
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ import pytest
 
 from stoilo.core.codec.skeleton import encode
 from stoilo.web.pages import load_assets
-from tests.support.console import ConsoleBench, Visitor
+from tests.support.console import ConsoleBench, Visitor, run
 from tests.support.contrast import CONTRAST
 from tests.support.server import make_result
 
@@ -173,7 +172,7 @@ def fill(bench: Bench) -> dict[str, str]:
     made = {}
     for name in ("OPEN", *frames):
         label = f"{name} {'long' * 20} 1"
-        workunit, statement = asyncio.run(bench.issued(name, label=label))
+        workunit, statement = run(bench.issued(name, label=label))
         made[name] = workunit[:-2]
         if name in frames:
             files = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -13,7 +12,8 @@ from stoilo.server.engines.embedded.accounts.roster import KnownHost, SpotCheck
 from stoilo.server.engines.embedded.db.records import CheckVerdict
 from stoilo.server.operations import accounts
 from stoilo.server.watching.metrics import METRICS, Kind
-from stoilo.web.console.wording import SECTIONS, STATES, render_figure
+from stoilo.web.console.wording import SECTIONS, STATES, render_figure, render_figures
+from tests.support.console import run
 from tests.support.serverbench import make_bench
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ def test_project_says_what_is_not_well_and_what_ends(served: ConsoleBench) -> No
 
 
 def test_project_shows_the_watch_s_own_figures(served: ConsoleBench) -> None:
-    asyncio.run(served.bench.issued("k1"))
+    run(served.bench.issued("k1"))
     words = read(served, "project")
     for text in (
-        "Tasks that are stored, by state running 1",
+        "Tasks that are stored, by state with volunteers 1",
         "Leaves that no checkpoint covers yet 2",
         "Hosts that called lately 1d 4",
         "Room on the disk of a place data",
@@ -68,9 +68,7 @@ def test_every_gauge_of_the_catalogue_has_its_section_or_is_left_out_on_purpose(
 def test_project_counts_refusals_by_code(served: ConsoleBench) -> None:
     for n in range(2):
         with pytest.raises(GateRefusal):
-            asyncio.run(
-                served.bench.submit(f"k{n}", task_module=b"import os\n# %d" % n)
-            )
+            run(served.bench.submit(f"k{n}", task_module=b"import os\n# %d" % n))
     assert "STO-P040 2: " in read(served, "project")
     served.bench.clock.now += 86_401
     assert "STO-P040" not in read(served, "project")
@@ -125,6 +123,13 @@ def test_hosts_are_shown_by_number_and_not_by_name(door: Door, tmp_path: Path) -
 
 def test_every_state_has_its_words() -> None:
     assert set(STATES) == {one.value for one in TaskState}
+
+
+def test_of_many_figures_those_are_shown_that_are_not_zero() -> None:
+    values = [("running", 2.0), ("expired", 0.0), ("other_one", 1.0)]
+    assert render_figures("x", values) == "with volunteers 2, other one 1"
+    assert render_figures("x", values[1:2]) == "expired 0"
+    assert render_figures("x", values[1:2] * 2) == "none"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from stoilo.web.console.research import (
     describe_value,
     group_by_label,
 )
+from tests.support.console import run
 from tests.support.server import MemoryEngine, make_result
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ VALUE = {"answer": 42, "far": float("inf")}
 
 def submit(served: ConsoleBench, key: str, **fields: object) -> str:
     """Return the id of a task whose workunit exists."""
-    return asyncio.run(served.bench.issued(key, **fields))[0].rpartition("_")[0]
+    return run(served.bench.issued(key, **fields))[0].rpartition("_")[0]
 
 
 def finish(

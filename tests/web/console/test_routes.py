@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from stoilo.core.digests import content_digest
 from stoilo.server.admission import tokens
 from stoilo.server.db import schema
 from stoilo.web.console.sessions import FORM_BYTES, FORM_FIELDS, FORMS
-from tests.support.console import Answer, ConsoleBench, Visitor
+from tests.support.console import Answer, ConsoleBench, Visitor, run
 from tests.support.server import make_result
 
 if TYPE_CHECKING:
@@ -93,11 +92,11 @@ def stage(shared: ConsoleBench, request: pytest.FixtureRequest) -> Stage:
         role, now = tokens.Role.RESEARCHER, bench.clock()
         bench.token = tokens.issue_token(connection, account, role, now)
     fields = {"task_module": TASK, "label": f"{SECRET} 1"}
-    name, statement = asyncio.run(bench.issued("done", **fields))
+    name, statement = run(bench.issued("done", **fields))
     frame = {"status": "ok", "value": encode({"answer": 42})}
     files = [make_result(f"{name}_{n}", statement, frame) for n in (0, 1)]
     bench.engine.deliver(name, files)
-    opened, _ = asyncio.run(bench.issued("open", **fields))
+    opened, _ = run(bench.issued("open", **fields))
     return Stage(shared, account, name[:-2], opened[:-2])
 
 

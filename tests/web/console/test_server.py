@@ -119,7 +119,7 @@ def test_researcher_s_day(
     done = submit(deployed, tmp_path, "darts")
     page.reload()
     page.get_by_role("link", name=done[:12]).click()
-    wait_until(lambda: page.reload() and "succeeded" in page.inner_text(".lead"))
+    wait_until(lambda: page.reload() and "succeeded" in page.text_content(".lead"))
     for text in ('"inside": 3', "throwing 5000", "came back", "draw.random()"):
         assert text in page.inner_text("main")
     hosts = page.locator("#copies ~ div td code").all_inner_texts()
@@ -161,7 +161,7 @@ def test_task_is_submitted_once_more_and_finishes(
     page.get_by_role("button", name="Submit it once more").click()
     assert "the same work once more" in page.inner_text("main")
     assert first not in page.url
-    wait_until(lambda: page.reload() and "succeeded" in page.inner_text(".lead"))
+    wait_until(lambda: page.reload() and "succeeded" in page.text_content(".lead"))
 
 
 def test_operator_sees_the_project_and_no_task_of_others(
