@@ -72,8 +72,9 @@ class Sessions:
         parts = urlsplit(url)
         self._origin = f"{parts.scheme}://{parts.netloc}"
         self._secure = parts.scheme == "https"
-        prefix = "__Host-" if self._secure else ""
-        self.cookie, self.form_cookie = f"{prefix}stoilo", f"{prefix}stoilo-form"
+        # Cookies know no ports: two servers of one machine must not sign each other out.
+        name = "__Host-stoilo" if self._secure else f"stoilo-{parts.port}"
+        self.cookie, self.form_cookie = name, f"{name}-form"
         self._stamp_key = secrets.token_bytes(32)
         self._used: OrderedDict[str, float] = OrderedDict()  # digest → when, monotonic
         self._lock = threading.Lock()

@@ -101,5 +101,6 @@ def render_figure(name: str, value: float) -> str:
 
 def describe_problem(error: StoiloError) -> str:
     """Return one of our errors as sentences with its code."""
-    text = ". ".join(filter(None, (error.message, error.hint)))
-    return f"{text[:1].upper()}{text[1:]} [{error.code}]."
+    parts = filter(None, (error.message, error.hint))
+    text = ". ".join(f"{one[:1].upper()}{one[1:]}" for one in parts)
+    return f"{text} [{error.code}]."

@@ -134,7 +134,8 @@ def test_restart_of_the_server_ends_every_session(served: ConsoleBench) -> None:
 
 def test_cookie_is_kept_from_scripts_and_other_sites(served: ConsoleBench) -> None:
     visitor = served.visitor()
-    text = next(one for one in visitor.seen if one.startswith("stoilo="))
+    name = served.console.sessions.cookie
+    text = next(one for one in visitor.seen if one.startswith(f"{name}="))
     assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(text.split("; "))
     assert "Secure" not in text  # plain HTTP, on this machine alone
 
