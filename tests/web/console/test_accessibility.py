@@ -251,3 +251,36 @@ def test_every_text_has_enough_contrast_and_fits_a_phone(
         assert watched.page.evaluate(WIDE) == 0, page
     # A status that is no success is told by the browser itself; nothing else is.
     assert all("Failed to load resource" in one for one in watched.complaints)
+
+
+FOCUSED = """() => {
+  const all = [...document.querySelectorAll(
+    'a[href], button, select, summary, input:not([type=hidden]), [tabindex="0"]')];
+  const node = document.activeElement, style = getComputedStyle(node);
+  const box = node.getBoundingClientRect();
+  return [all.indexOf(node), all.length, style.outlineStyle !== 'none' && box.left >= 0];
+}"""
+
+
+@pytest.mark.parametrize("page", ["", "task/DONE", "project", "sign-in"])
+def test_keyboard_alone_reaches_everything_and_shows_where_it_is(
+    visitor: Visitor,
+    tasks: dict[str, str],
+    open_page: Callable[..., object],
+    page: str,
+) -> None:
+    watched = open_page(width=390)
+    jar = [
+        {"name": n, "value": v, "url": visitor.url} for n, v in visitor.cookies.items()
+    ]
+    watched.page.context.add_cookies(jar)
+    watched.goto(visitor.url + place(tasks, page)[1:])
+    _, total, _ = watched.page.evaluate(FOCUSED)
+    seen = []
+    for _ in range(total):
+        watched.page.keyboard.press("Tab")
+        seen.append(watched.page.evaluate(FOCUSED))
+    assert [one[0] for one in seen] == list(range(total))
+    assert all(one[2] for one in seen)
+    watched.page.evaluate("document.activeElement.style.outlineStyle = 'none'")
+    assert not watched.page.evaluate(FOCUSED)[2]  # control
