@@ -152,7 +152,9 @@ def add(
         made = _service_key(data, what, days)
         say({"key": made}, made, as_json=as_json)
         return
-    if name is not None and what in _SIGNED_IN:
+    if what in _SIGNED_IN:
+        if name is None:
+            raise UsageError("STO-U003", f"access to {what} is given with NAME")
         link = accounts.make_link(data, name, _SIGNED_IN[what], os.environ, now())
         say({"name": name, "link": link}, link, as_json=as_json)
         return

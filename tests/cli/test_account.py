@@ -172,3 +172,11 @@ def test_link_leads_to_the_server_as_people_reach_it(
     (data / "stoilo.toml").write_text('project_url = "https://a.example/"\n')
     link = str(run(capsys, data, "add", "eve", "--for", "console")["link"])
     assert link.startswith("https://a.example/console/sign-in?link=sto_")
+
+
+def test_link_for_nobody_is_not_made(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["account", "add", "--data", str(data), "--for", "console"]) != 0
+    assert "with NAME" in capsys.readouterr().err
+    assert run(capsys, data, "list")["accounts"] == []
