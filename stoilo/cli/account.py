@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 TOKEN_CHARS = 256
+_SIGNED_IN = {"console": tokens.Role.RESEARCHER, "operation": tokens.Role.OPERATOR}
 PROPOSAL = click.option(
     "--proposal",
     type=FILE,
@@ -105,7 +106,7 @@ def _list_tokens(data: Path, name: str, *, as_json: bool) -> None:
 @click.option(
     "--for",
     "what",
-    type=click.Choice(["research", "review", "metrics", "mirrors"]),
+    type=click.Choice(["research", "review", *_SIGNED_IN, "metrics", "mirrors"]),
     default="research",
     show_default=True,
     help="What access is given to.",
@@ -139,6 +140,10 @@ def add(
     reviewer's. Reviewers of a released project are named in a ceremony: with --proposal
     the account is made here, and the list to sign is written.
 
+    console, operation: a link that opens the server's pages once, within 15 minutes, for
+    NAME's tasks, or the operator's pages too. Give it to NAME alone; another one is made
+    the same way.
+
     metrics: a new token that reads `/metrics` and the reasons of `/readyz`, nothing else;
     it is shown once, and the log notes it. mirrors: the key with which HTTP caches fetch
     shared files, the same each time; who has it can read every file that tasks share.
@@ -146,6 +151,12 @@ def add(
     if what in {"metrics", "mirrors"}:
         made = _service_key(data, what, days)
         say({"key": made}, made, as_json=as_json)
+        return
+    if what in _SIGNED_IN:
+        if name is None:
+            raise UsageError("STO-U003", f"access to {what} is given with NAME")
+        link = accounts.make_link(data, name, _SIGNED_IN[what], os.environ, now())
+        say({"name": name, "link": link}, link, as_json=as_json)
         return
     if name is None or place is None or (what == "review") != (key is not None):
         needed = "NAME, --connection" + (" and --key" if what == "review" else "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +10,6 @@ import click
 
 from stoilo.cli.groups import require_extra
 from stoilo.cli.output import FOLDER, JSON, say
-
-_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +65,10 @@ def server_settings(data: Path) -> list[Setting]:
     """
     require_extra("server")
     # A researcher's installation shows its own settings without it.
-    from stoilo.server.config import load_config  # noqa: PLC0415
+    from stoilo.server.config import load_config, without_password  # noqa: PLC0415
 
     loaded, origin = load_config(data.absolute(), {}, os.environ)
     return [
-        Setting("server", name, _without_password(getattr(loaded, name)), where)
+        Setting("server", name, without_password(getattr(loaded, name)), where)
         for name, where in sorted(origin.items())
     ]
-
-
-def _without_password(value: str | int) -> str | int:
-    return _PASSWORD.sub(r"\1:***", value) if isinstance(value, str) else value

@@ -13,8 +13,8 @@ import msgspec
 
 from stoilo.cli.output import FOLDER, JSON
 from stoilo.server.app.run import UpLine, run_server, settle_collector
+from stoilo.server.app.task_server import Face
 from stoilo.server.config import load_config
-from stoilo.server.http.web_server import Face
 
 SWITCH_S = 0.0005
 """A call crosses many threads; behind one that reads a large value each crossing waits this
@@ -69,12 +69,13 @@ def up(data: Path, as_json: bool, **flags: object) -> None:
 def find_faces() -> tuple[Face, ...]:
     """Return the pages to mount; none, and a word about it, without the web extra."""
     try:
+        from stoilo.web.console.routes import console_pages  # noqa: PLC0415 - extra
         from stoilo.web.routes import audit_pages  # noqa: PLC0415 - extra
     except ModuleNotFoundError as error:
         if error.name != "jinja2":
             raise
         logging.getLogger(__name__).warning(
-            "no pages at /audit/: jinja2 is missing (pip install 'stoilo[web]')"
+            "no pages at /audit/ and /console/: jinja2 is missing (pip install 'stoilo[web]')"
         )
         return ()
-    return (audit_pages,)
+    return (audit_pages, console_pages)

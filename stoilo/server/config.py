@@ -23,6 +23,7 @@ EVERY_ONE = 100  # percent
 DEFAULT_ORIGIN = "stoilo.local/development"
 """Name of a project whose operator chose none."""
 
+_PASSWORD = re.compile(r"(?<=://)([^/@:]*):[^/@]*(?=@)")
 _PROJECT_URL = re.compile(
     r"https?://[A-Za-z0-9.\[\]:-]{1,100}/(?:[A-Za-z0-9][A-Za-z0-9._-]{0,39}/)*"
 )
@@ -156,6 +157,11 @@ def load_config(
         raise UsageError("STO-R090", "setting spot_check_percent is at most 100")
     parse_mirrors(config.mirrors)
     return config, origins
+
+
+def without_password(value: str | int) -> str | int:
+    """Return a setting's value as it may be shown: of a database's URL no password."""
+    return _PASSWORD.sub(r"\1:***", value) if isinstance(value, str) else value
 
 
 def _check_addresses(config: ServerConfig) -> None:

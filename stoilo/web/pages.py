@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 
@@ -67,34 +67,39 @@ def load_assets() -> dict[str, Asset]:
     return found
 
 
+def open_templates(url: str, assets: Mapping[str, Asset]) -> jinja2.Environment:
+    """Return the templates, with what all of them may use."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("stoilo.web"),
+        autoescape=True,
+        # A misspelt name must fail a test, not leave a gap on a page.
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(
+        Shape=Shape,
+        url=url,
+        assets={name: one.name for name, one in assets.items()},
+        commands=wording,
+    )
+    environment.filters.update(
+        amount=wording.render_amount,
+        bytes=wording.render_bytes,
+        sentence=wording.describe_entry,
+        time=show_time,
+        time_attribute=wording.render_time_attribute,
+    )
+    return environment
+
+
 class Pages:
     """Renders pages for the server that is reached at `url` (with final slash)."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self.assets = load_assets()
-        environment = jinja2.Environment(
-            loader=jinja2.PackageLoader("stoilo.web"),
-            autoescape=True,
-            # A misspelt name must fail a test, not leave a gap on a page.
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        environment.globals.update(
-            Shape=Shape,
-            url=url,
-            assets={name: one.name for name, one in self.assets.items()},
-            commands=wording,
-        )
-        environment.filters.update(
-            amount=wording.render_amount,
-            bytes=wording.render_bytes,
-            sentence=wording.describe_entry,
-            time=show_time,
-            time_attribute=wording.render_time_attribute,
-        )
-        self._environment = environment
+        self._environment = open_templates(url, self.assets)
 
     def index(self, view: View, before: int) -> str:
         """Return the overview, with entries below place `before`."""

@@ -36,7 +36,7 @@ _POLICY = (
     "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
     "base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
-_STRICT = {
+STRICT = {
     "content-security-policy": _POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -52,7 +52,7 @@ def answer(
 ) -> Response:
     """Return `body` with the strict headers, or 304 when the reader has it already."""
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    headers = {**_STRICT, "cache-control": cache, "etag": tag}
+    headers = {**STRICT, "cache-control": cache, "etag": tag}
     if tag in request.headers.get("if-none-match", "")[:1024]:
         return Response(status_code=304, headers=headers)
     return Response(body, media_type=media_type, headers=headers)
@@ -62,7 +62,7 @@ def answer_page(request: Request, html: str, status: int = 200) -> Response:
     """Return a page; one that is no success is neither cached nor compared."""
     if status == 200:  # noqa: PLR2004 - HTTP's own number
         return answer(request, html.encode(), "text/html; charset=utf-8")
-    headers = {**_STRICT, "cache-control": "no-store"}
+    headers = {**STRICT, "cache-control": "no-store"}
     return Response(
         html, status, media_type="text/html; charset=utf-8", headers=headers
     )

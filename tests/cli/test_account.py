@@ -145,3 +145,38 @@ def test_key_of_mirrors_is_made_once_and_for_a_server_only(
         keys.add(capsys.readouterr().out)
     assert len(keys) == 1
     assert len(keys.pop()) == 65
+
+
+@pytest.mark.parametrize(
+    ("what", "role"), [("console", "researcher"), ("operation", "operator")]
+)
+def test_link_is_good_for_one_session_of_its_role(
+    data: Path, what: str, role: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    link = str(run(capsys, data, "add", "eve", "--for", what)["link"])
+    place, _, secret = link.partition("?link=")
+    assert place == "http://127.0.0.1/console/sign-in"
+    store, now = Store.open(f"sqlite:///{data / 'server.sqlite'}"), int(time.time())
+    with store.write() as connection:
+        session = tokens.open_session(connection, secret, now)
+        owner = tokens.find_owner(connection, session, now)
+        with pytest.raises(DeniedError, match="STO-R001"):
+            tokens.open_session(connection, secret, now)
+    store.close()
+    assert (owner.name, owner.role, owner.scope) == ("eve", role, tokens.SESSION_SCOPE)
+
+
+def test_link_leads_to_the_server_as_people_reach_it(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (data / "stoilo.toml").write_text('project_url = "https://a.example/"\n')
+    link = str(run(capsys, data, "add", "eve", "--for", "console")["link"])
+    assert link.startswith("https://a.example/console/sign-in?link=sto_")
+
+
+def test_link_for_nobody_is_not_made(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["account", "add", "--data", str(data), "--for", "console"]) != 0
+    assert "with NAME" in capsys.readouterr().err
+    assert run(capsys, data, "list")["accounts"] == []

@@ -14,9 +14,9 @@ def without_jinja2(monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
 
 
-def test_pages_are_one_face():
-    (face,) = find_faces()
-    assert face.__name__ == "audit_pages"
+def test_pages_are_of_the_log_and_of_the_console():
+    names = [face.__name__ for face in find_faces()]
+    assert names == ["audit_pages", "console_pages"]
 
 
 @pytest.mark.usefixtures("without_jinja2")

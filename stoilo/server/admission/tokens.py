@@ -54,6 +54,12 @@ TASK_ROLES = frozenset({Role.RESEARCHER, Role.OPERATOR})
 """Roles whose holders may own tasks; even an operator sees only his own."""
 
 
+LINK_SCOPE: Final = "SignIn"
+LINK_S: Final = 900  # life of a one-time link, s
+SESSION_SCOPE: Final = "Operate,ListTasks,PollTask,CancelTask,CreateTask,DownloadBlob"
+SESSION_S: Final = 12 * 3600  # longest session in the console, s
+_ASK_FOR_LINK: Final = "ask the operator: `stoilo account add NAME --for console`"
+
 OF_SUSPENDED = frozenset({"PollTask", "ListTasks", "CancelTask", "DownloadBlob"})
 """Calls that a suspended account may still make: about what was taken before."""
 
@@ -100,6 +106,28 @@ def issue_token(
         until=now + lifetime_s,
     )
     return token
+
+
+def issue_link(connection: Connection, name: str, role: Role, now: int) -> str:
+    """Make a one-time link's secret for an account: good for a sign-in, for no call."""
+    return issue_token(connection, name, role, now, scope=LINK_SCOPE, lifetime_s=LINK_S)
+
+
+def open_session(connection: Connection, secret: str, now: int) -> str:
+    """Return a session's token for a link's secret (untrusted), which is used up.
+
+    A researcher's or operator's own token opens one too, and stays. In a writing
+    transaction: of two that come with one link the second gets ``STO-R001``.
+    """
+    owner = find_owner(connection, secret, now)
+    if owner.scope not in {LINK_SCOPE, "*"} or owner.role not in TASK_ROLES:
+        raise DeniedError("STO-R001", "this opens no session", hint=_ASK_FOR_LINK)
+    if owner.scope == LINK_SCOPE:
+        revoke_token(connection, secret, now)
+    role, scope = Role(owner.role), SESSION_SCOPE
+    return issue_token(
+        connection, owner.name, role, now, scope=scope, lifetime_s=SESSION_S
+    )
 
 
 def revoke_token(connection: Connection, token: str, now: int) -> bool:
@@ -166,6 +194,12 @@ def check_reviewer(owner: Owner, rpc: str) -> None:
     """
     hint = "ask the operator to enroll you: `stoilo account add --for review`"
     _check(owner, rpc, frozenset({Role.REVIEWER}), hint)
+
+
+def check_operator(owner: Owner, rpc: str) -> None:
+    """Raise ``STO-R002`` unless the token is an operator's and its scope allows `rpc`."""
+    hint = "ask for a link: `stoilo account add NAME --for operation`"
+    _check(owner, rpc, frozenset({Role.OPERATOR}), hint)
 
 
 def _check(owner: Owner, rpc: str, roles: frozenset[Role], hint: str) -> None:

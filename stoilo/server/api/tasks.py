@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
+from stoilo.audit.format.records import salted_commitment
 from stoilo.core.errors import DeniedError, UsageError, show_plainly
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import BOUNDS, TaskState
@@ -14,7 +16,7 @@ from stoilo.server.admission.issuing import find_hold
 from stoilo.server.admission.quotas import RateMeter
 from stoilo.server.api.waiting import MOST_TASKS, select_tasks
 from stoilo.server.db import rows, schema
-from stoilo.server.db.records import AttemptState, Outcome
+from stoilo.server.db.records import AttemptState, Outcome, workunit_name
 from stoilo.server.engines.interface import HostRecords
 from stoilo.server.log.public_records import finish_task
 
@@ -46,6 +48,36 @@ STEP_TEXT = {
     AttemptState.DONE: "is being finished",
     AttemptState.CLOSED: "waits for a new attempt",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A task as its owner gave it, and what it is made of by digest."""
+
+    task: TaskRow
+    contents: Mapping[str, bytes]
+
+    _AGAIN: ClassVar = ("entry", "init_entry", "compare_entry", "blobs", "level", "label",
+                        "publish_source", "topics", "map_items")  # fmt: skip
+
+    def request(self, key: str) -> pb.CreateTaskRequest:
+        """Return the request for the same once more; today's release chooses the flavor.
+
+        Raises ``STO-L145`` when a retention command has deleted what it was made of.
+        """
+        spec = self.task.spec
+        if {spec.task_module, spec.validator_module, spec.arguments} - {*self.contents}:
+            raise UsageError("STO-L145", "source or arguments have been deleted since")
+        options = pb.RedundancyOptions(**asdict(spec.redundancy))
+        return pb.CreateTaskRequest(
+            idempotency_key=key,
+            task_module=self.contents[spec.task_module],
+            validator_module=self.contents[spec.validator_module],
+            arguments=self.contents[spec.arguments],
+            redundancy=options,
+            limits=pb.RunLimits(**asdict(spec.limits)),
+            **{name: getattr(spec, name) for name in self._AGAIN},
+        )
 
 
 class TaskDesk:
@@ -125,6 +157,28 @@ class TaskDesk:
             found = rows.list_tasks(connection, owner.account_id, asked.states, most)
         chosen = [one for one in found if asked.label in {"", one.spec.label}][:limit]
         return pb.ListTasksResponse(tasks=map(_listed, chosen))
+
+    def read(self, owner: Owner, task_id: str) -> Submitted:
+        """Return what the owner submitted, as far as it is kept; raises ``STO-R003``."""
+        with self._store.read() as connection:
+            task = _owned(connection, owner, task_id)
+            spec = task.spec
+            names = {spec.task_module, spec.validator_module, spec.arguments}
+            return Submitted(task, rows.load_contents(connection, names))
+
+    def find_hosts(self, owner: Owner, task_id: str) -> dict[str, str]:
+        """Return who has the owner's copies, by their names: pseudonyms that he alone gets.
+
+        Raises ``STO-R003``.
+        """
+        with self._store.read() as connection:
+            task = _owned(connection, owner, task_id)
+        status = self._engine.status(workunit_name(task_id, task.attempt))
+        return {
+            one.name: salted_commitment(owner.salt, "host", str(one.host))[:8]
+            for one in (status.results if status else ())
+            if one.host
+        }
 
     def cancel(self, owner: Owner, task_id: str) -> TaskState:
         """Cancel the owner's task unless it is final; returns the state it has then."""

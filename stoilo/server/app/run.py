@@ -31,7 +31,14 @@ from stoilo.core.listen import bracket, cannot_bind, listen, parse_address
 from stoilo.server.admission import tokens
 from stoilo.server.api.grpc_server import bind_grpc, set_serving, tell_health
 from stoilo.server.app.engine import WorkEngine
-from stoilo.server.app.task_server import ServerParts, TaskServer, assemble, clock
+from stoilo.server.app.task_server import (
+    Face,
+    ServerParts,
+    ServerPlace,
+    TaskServer,
+    assemble,
+    clock,
+)
 from stoilo.server.app.trust import load_policy
 from stoilo.server.config import ServerConfig
 from stoilo.server.data_directory import ConnectionFile, DataDir, claim_directory
@@ -41,8 +48,6 @@ from stoilo.server.http.release_files import release_routes
 from stoilo.server.http.web_server import (
     AUDIT_PAGES,
     GRACE_S,
-    Face,
-    PublicPlace,
     http_url,
     stop_web,
     wait_until_started,
@@ -175,8 +180,10 @@ async def _run(
     face.routes.extend(log_routes(log_directory))
     face.routes.extend(side_routes(log_directory, parts.log.side))
     face.routes.extend(seen_routes(parts.log.seen))
+    roster = work.embedded.roster if work.embedded else None
+    place_of_pages = ServerPlace(config.data, url, tasks, watching, config, roster)
     for more in faces:
-        face.routes.extend(more(PublicPlace(config.data, url)))
+        face.routes.extend(more(place_of_pages))
     face.routes.extend(release_routes(root.directory, watch.status, root.proofs))
     face.routes.extend(watching.routes())
     web = web_server(config, watching.metered(face, path))

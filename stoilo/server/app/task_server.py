@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sqlalchemy import select
+from starlette.routing import BaseRoute
 
 from stoilo.audit.format.facts import OperatorAct
 from stoilo.audit.log.side import SideStore
@@ -34,6 +36,7 @@ from stoilo.server.app.engine import WorkEngine, open_engine
 from stoilo.server.app.trust import ProjectTrust
 from stoilo.server.db import schema
 from stoilo.server.engines.workunits import Replication, parse_replication
+from stoilo.server.http.web_server import PublicPlace
 from stoilo.server.log.leaves import LeafBook
 from stoilo.server.log.outbox import note_act
 from stoilo.server.log.ports import ProjectFacts
@@ -51,7 +54,6 @@ from stoilo.server.validation.validators import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from contextlib import AsyncExitStack
     from pathlib import Path
 
@@ -68,10 +70,12 @@ if TYPE_CHECKING:
     from stoilo.server.config import ServerConfig
     from stoilo.server.data_directory import DataDir
     from stoilo.server.db.store import Store
+    from stoilo.server.engines.embedded.accounts.roster import Roster
     from stoilo.server.engines.interface import Engine
     from stoilo.server.engines.workunits import WorkunitFile
     from stoilo.server.log.ports import AdmissionSigner, Log
     from stoilo.server.release.project import Project
+    from stoilo.server.watching.watch import ServerWatch
 
 
 LOGGER = logging.getLogger(__name__)
@@ -269,6 +273,20 @@ class ServerParts:
     work: WorkEngine  # the engine, and what stands around it
     trust: ProjectTrust  # release and revocations
     log: AuditLog  # the audit log
+
+
+@dataclass(frozen=True, slots=True)
+class ServerPlace(PublicPlace):
+    """What a face for known people may use besides: it asks as their calls would."""
+
+    tasks: TaskServer  # each call checks whose it is
+    watch: ServerWatch  # figures, readiness, release
+    config: ServerConfig  # in force
+    roster: Roster | None  # volunteers and hosts, None with a stock project
+
+
+# Returns the routes of one face; called once, before the server listens
+Face = Callable[[ServerPlace], Sequence[BaseRoute]]
 
 
 def clock() -> int:

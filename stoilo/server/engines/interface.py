@@ -163,6 +163,7 @@ class ResultView:
     sent_at: int
     received_at: int
     cpu_s: float = 0.0
+    host: int = 0  # who has it, 0 for nobody; its owner is shown a pseudonym
 
 
 @dataclass(frozen=True, slots=True)

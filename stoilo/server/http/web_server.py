@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
-from starlette.routing import BaseRoute
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from stoilo.core.listen import bracket, parse_address
@@ -162,7 +161,3 @@ class PublicPlace:
 
     data: Path  # the data directory; a face only reads, and only what is public
     url: str  # of the server as it is reached, with final slash
-
-
-# Returns the routes of one face; called once, before the server listens
-Face = Callable[[PublicPlace], Sequence[BaseRoute]]

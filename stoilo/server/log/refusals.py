@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from stoilo.audit.format.facts import CodeCount, RefusalsRecord
 from stoilo.audit.format.records import refusals_root
@@ -42,6 +42,15 @@ class RefusalBook:
         with self._store.write() as connection:
             connection.execute(insert(schema.refusal), list(notes))
         return [None] * len(notes)
+
+
+def count_refusals(store: Store, since: int) -> list[tuple[str, int]]:
+    """Return how often the gate refused since a time, s, by code, most often first."""
+    code, number = schema.refusal.c.code, func.count()
+    query = select(code, number).where(schema.refusal.c.created_at >= since)
+    with store.read() as connection:
+        found = connection.execute(query.group_by(code).order_by(number.desc(), code))
+        return [(row[0], row[1]) for row in found]
 
 
 def refusal_commitment(salt: str, digest: str) -> Digest:

@@ -137,13 +137,33 @@ def add_researcher(
     Raises:
         UsageError: ``STO-U004``: the server has never run; ``STO-R029``: no name.
     """
-    if not name or len(name) > NAME_CHARS or not name.isprintable():
-        raise UsageError("STO-R029", f"{name[:40]!r} cannot be an account's name")
+    _check_name(name)
     connection_file = read_connection_file(data)
     role = tokens.Role.RESEARCHER
     with store.write() as connection:
         token = tokens.issue_token(connection, name, role, now, lifetime_s=lifetime_s)
     return msgspec.structs.replace(connection_file, token=token)
+
+
+def make_link(
+    data: Path, name: str, role: tokens.Role, environ: Mapping[str, str], now: int
+) -> str:
+    """Return a one-time link to the console for the account `name`, made if new.
+
+    Raises:
+        UsageError: ``STO-U004``: the server has never run; ``STO-R029``: no name.
+    """
+    _check_name(name)
+    config, _ = load_config(data.absolute(), {}, environ)
+    url = config.project_url or read_connection_file(data).http
+    with open_accounts(data, environ) as store, store.write() as connection:
+        secret = tokens.issue_link(connection, name, role, now)
+    return f"{url}console/sign-in?link={secret}"
+
+
+def _check_name(name: str) -> None:
+    if not name or len(name) > NAME_CHARS or not name.isprintable():
+        raise UsageError("STO-R029", f"{name[:40]!r} cannot be an account's name")
 
 
 def revoke(store: Store, name: str, token: str, now: int) -> int:

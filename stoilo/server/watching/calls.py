@@ -34,6 +34,7 @@ ROUTES: Final[Mapping[str, str]] = {
     "download": "download",
     "upload": "upload",
     "audit": "audit",
+    "console": "console",
     "release": "release",
     "stats": "stats",
     "metrics": "watch",

@@ -318,6 +318,12 @@ class EngineContract:
         assert status.explanation == "needs 2 distinct users, 1 attached"
         assert status.users_attached == 1
 
+    def test_status_says_who_has_a_copy(self, bench):
+        bench.engine.create_workunits([make_spec("w_1")])
+        bench.fetch(1)
+        first, second = sorted(one.host for one in bench.engine.status("w_1").results)
+        assert (first, second > 0) == (0, True)  # one of both is nobody's yet
+
     def test_settled_is_what_was_never_made_or_has_been_told(self, bench):
         names = ["w_1", "w_2"]
         (copy,) = self.start(bench, 1, redundancy=SINGLE)

@@ -103,6 +103,7 @@ def _view(
         code=code or result_code(outcome),
         sent_at=row.sent_at,
         received_at=row.received_at,
+        host=row.host_id,
     )
 
 

@@ -64,6 +64,7 @@ def _results(connection: Connection, workunit_id: int) -> tuple[ResultView, ...]
             sent_at=result.sent_at,
             received_at=result.received_at,
             cpu_s=result.cpu_s,
+            host=result.host_id,
         )
         for result in connection.execute(mine.order_by(table.c.id))
     )

@@ -1,0 +1,1 @@
+"""The console: pages for people whom the server knows, researchers and operators."""

@@ -1,0 +1,191 @@
+"""A real project in a real browser: sign in by a link, submit, watch, read, cancel, operate.
+
+Without scripts: the browser runs none. Each page is also photographed in both schemes at
+the widths of a phone and of a screen, into STOILO_SCREENSHOTS where that names a folder.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stoilo.core.codec.skeleton import decode
+from stoilo.testing.deployment import Deployment
+from stoilo.testing.served import run_stoilo
+from tests.support.contrast import CONTRAST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.slow
+
+SCRIPT = '''\
+"""Estimate pi by darts on other people's computers."""
+import asyncio
+import random
+import sys
+
+import stoilo
+from stoilo.low_level.redundancy import CreateOptions
+
+
+def darts(call):
+    """Return how many darts fall inside."""
+    draw, n = random.Random(call["seed"]), call["n"]
+    print("throwing", n)
+    return {"inside": sum(draw.random() ** 2 + draw.random() ** 2 <= 1 for _ in range(n))}
+
+
+async def main(path, label, copies):
+    """Submit it for so many computers, all of which have to agree."""
+    options = CreateOptions(min_quorum=copies)
+    async with stoilo.connect(path) as conn:
+        call = {"n": 5000, "seed": 7}
+        staged = conn.create_task(darts, call, None, None, options, label=label)
+        print((await staged.submit()).task_id)
+
+
+asyncio.run(main(*sys.argv[1:3], int(sys.argv[3])))
+'''
+WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+VIEWS = [(scheme, width) for scheme in ("light", "dark") for width in (390, 1280)]
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    with Deployment(tmp_path_factory.mktemp("console") / "data", volunteers=2) as made:
+        yield made
+
+
+def link(deployed: Deployment, name: str, what: str) -> str:
+    words = ["account", "add", name, "--data", str(deployed.data), "--for", what]
+    return run_stoilo(*words).strip()
+
+
+def submit(deployed: Deployment, folder: Path, label: str, copies: int = 2) -> str:
+    """Run a researcher's script; returns the id of the task that it submits."""
+    script = folder / "darts.py"
+    script.write_text(SCRIPT)
+    words = [str(deployed.data / "connection.json"), label, str(copies)]
+    command = [sys.executable, str(script), *words]
+    return (
+        subprocess.run(command, check=True, capture_output=True).stdout.decode().strip()
+    )
+
+
+@pytest.fixture
+def sign_in(browser: Any, deployed: Deployment) -> Iterator[Callable[..., Any]]:
+    """Sign somebody in by a link, in a browser that runs no script; gives the page."""
+    contexts = []
+
+    def go(name: str, what: str) -> Any:
+        contexts.append(browser.new_context(java_script_enabled=False))
+        page = contexts[-1].new_page()
+        page.goto(link(deployed, name, what))
+        page.get_by_role("button", name="Sign in").click()
+        assert page.url == f"{deployed.line.http}console/"
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+
+
+def photograph(page: Any, name: str, folder: Path) -> None:
+    """Keep a page as it looks in every view; each fits and can be read."""
+    place = Path(os.environ.get("STOILO_SCREENSHOTS", folder))
+    for scheme, width in VIEWS:
+        page.emulate_media(color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate(WIDE) == 0, (name, width)
+        assert page.evaluate(CONTRAST)[0][0] >= 4.5, (name, scheme)
+        file = place / f"{name}-{scheme}-{width}.png"
+        page.screenshot(path=str(file), full_page=True)
+
+
+def test_researcher_s_day(
+    deployed: Deployment,
+    sign_in: Callable[..., Any],
+    wait_until: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    page = sign_in("local", "console")
+    assert "You have no task yet" in page.inner_text("main")
+    done = submit(deployed, tmp_path, "darts")
+    page.reload()
+    page.get_by_role("link", name=done[:12]).click()
+    wait_until(lambda: page.reload() and "succeeded" in page.text_content(".lead"))
+    for text in ('"inside": 3', "throwing 5000", "came back", "draw.random()"):
+        assert text in page.inner_text("main")
+    hosts = page.locator("#copies ~ div td code").all_inner_texts()
+    assert len(set(hosts)) == 2  # two computers
+    photograph(page, "task", tmp_path)
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Download as encoded").click()
+    assert decode(saved.value.path().read_bytes())["inside"] > 3000
+
+    waiting = submit(deployed, tmp_path, "lonely", copies=5)
+    page.get_by_role("link", name="Tasks", exact=True).click()
+    photograph(page, "tasks", tmp_path)
+    page.get_by_label("State").select_option("running")
+    page.get_by_role("button", name="Show").click()
+    assert done[:12] not in page.inner_text("main")
+    wait_until(lambda: page.reload() and "needs 5 distinct" in page.inner_text("main"))
+    page.get_by_role("link", name=waiting[:12]).click()
+    page.get_by_role("button", name="Cancel this task").click()
+    assert "The task was cancelled." in page.inner_text("main")
+    photograph(page, "cancelled", tmp_path)
+    page.get_by_role("link", name="Maps and trainings").click()
+    assert "1 of 1 task" in page.inner_text("main")
+    photograph(page, "labels", tmp_path)
+    page.get_by_role("button", name="Sign out").click()
+    photograph(page, "sign-in", tmp_path)
+    page.goto(f"{deployed.line.http}console/task/{done}")
+    assert page.locator("h1").inner_text() == "Sign in"
+
+
+def test_task_is_submitted_once_more_and_finishes(
+    deployed: Deployment,
+    sign_in: Callable[..., Any],
+    wait_until: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    first = submit(deployed, tmp_path, "again")
+    page = sign_in("local", "console")
+    page.goto(f"{deployed.line.http}console/task/{first}")
+    page.get_by_role("button", name="Submit it once more").click()
+    assert "the same work once more" in page.inner_text("main")
+    assert first not in page.url
+    wait_until(lambda: page.reload() and "succeeded" in page.text_content(".lead"))
+
+
+def test_operator_sees_the_project_and_no_task_of_others(
+    deployed: Deployment,
+    sign_in: Callable[..., Any],
+    wait_until: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    task = submit(deployed, tmp_path, "theirs")
+    page = sign_in("olga", "operation")
+    assert "You have no task yet" in page.inner_text("main")
+    page.goto(f"{deployed.line.http}console/task/{task}")
+    assert "STO-R003" in page.inner_text("main")
+    photograph(page, "problem", tmp_path)
+    page.get_by_role("link", name="Project").click()
+    wait_until(lambda: page.reload() and "Ready:" in page.inner_text("main"))
+    assert "A development root" in page.inner_text("main")
+    photograph(page, "project", tmp_path)
+    seen = {
+        "Hosts": "2 computers",
+        "Accounts": "olga",
+        "Settings": "keep_workunits_days",
+    }
+    for name, text in seen.items():
+        page.get_by_role("link", name=name, exact=True).click()
+        assert text in page.inner_text("main")
+        photograph(page, name.lower(), tmp_path)
