@@ -17,6 +17,7 @@ from stoilo.client.session import (
     JournalEntry,
     Review,
     Session,
+    at_the_caller,
     default_journal,
 )
 from stoilo.client.status import ListedTask, read_listed
@@ -165,6 +166,7 @@ class Connection:
         )
         return MapRun(self._session, captured, options, chunk_items)
 
+    @at_the_caller
     async def put(self, value: object) -> StoredValue:
         """Upload a large value once and return a handle that many tasks may name.
 
@@ -182,6 +184,7 @@ class Connection:
         """Return tasks that this user of this machine sent to this server, newest first."""
         return self._session.journal.read(limit, self.target)
 
+    @at_the_caller
     async def list_tasks(
         self,
         *,
@@ -269,6 +272,7 @@ def connect(
         DeniedError: ``STO-R001`` or the server's own code.
     """
 
+    @at_the_caller
     async def open_connection() -> Connection:
         address = where if isinstance(where, Address) else resolve_address(where)
         wire = Wire(address)

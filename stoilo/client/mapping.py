@@ -21,7 +21,7 @@ from stoilo.client.capture import Captured, CapturedCalls
 from stoilo.client.options import TaskOptions
 from stoilo.client.results import ResultT, TaskOutcome, TimedOut
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.client.session import Session
+from stoilo.client.session import Session, at_the_caller
 from stoilo.client.task import SubmittedTask, submit
 from stoilo.core.errors import PolicyRefusal, UnreachableError, UsageError
 from stoilo.core.rate_limit import Backoff
@@ -257,6 +257,7 @@ class MapRun(Generic[ResultT]):
         """Wait for every item; results in the order of the items."""
         return self.results().__await__()
 
+    @at_the_caller
     async def results(self, timeout: float | None = None) -> list[TaskOutcome[ResultT]]:  # noqa: ASYNC109 - the futures' word
         """Return all results in order; unfinished ones are `TimedOut` after `timeout` s."""
         began = time.monotonic()

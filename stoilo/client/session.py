@@ -8,13 +8,15 @@ loses nothing but the list: the server has the tasks.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 from stoilo.client.capture import Captured
 from stoilo.client.capture.arguments import encode_stored
@@ -24,7 +26,10 @@ from stoilo.client.submitting import Submitter
 from stoilo.client.waiting import Waiting
 from stoilo.client.wire import Wire
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import StoiloError, UsageError
+
+P = ParamSpec("P")
+GivenT = TypeVar("GivenT")
 
 logger = logging.getLogger("stoilo.client")
 
@@ -102,6 +107,21 @@ def entry_now(
 ) -> JournalEntry:
     """Return an entry dated now."""
     return JournalEntry(task_id, target, label, source_digest, int(time.time()))
+
+
+def at_the_caller(
+    method: Callable[P, Coroutine[Any, Any, GivenT]],
+) -> Callable[P, Coroutine[Any, Any, GivenT]]:
+    """Return `method` whose errors of ours show its caller's frames, not ours."""
+
+    @functools.wraps(method)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> GivenT:
+        try:
+            return await method(*args, **kwargs)
+        except StoiloError as error:  # its way through here says nothing to a caller
+            raise error.with_traceback(None) from error.__cause__
+
+    return call
 
 
 PATIENCE_S = 60.0

@@ -26,6 +26,7 @@ from stoilo.client.session import PATIENCE_S, Journal, Review
 from stoilo.client.status import TaskStatus
 from stoilo.client.task import StagedTask, SubmittedTask
 from stoilo.core.background import EventLoopThread
+from stoilo.core.errors import StoiloError
 
 P = ParamSpec("P")
 CoreT = TypeVar("CoreT")
@@ -33,6 +34,14 @@ MadeT = TypeVar("MadeT")
 GivenT = TypeVar("GivenT")
 
 background = EventLoopThread("stoilo-client")
+
+
+def _run(work: Coroutine[Any, Any, GivenT]) -> GivenT:
+    """Wait for `work`; our errors show the caller's frames, not the two loops'."""
+    try:
+        return background.run(work)
+    except StoiloError as error:
+        raise error.with_traceback(None) from error.__cause__
 
 
 class AsCompleted:
@@ -93,7 +102,7 @@ def _iterate(items: AsyncIterable[GivenT]) -> Iterator[GivenT]:
         except StopAsyncIteration:
             return []
 
-    while found := background.run(next_item()):
+    while found := _run(next_item()):
         yield found[0]
 
 
@@ -115,7 +124,7 @@ def _waits(
 
     @functools.wraps(method)
     def call(self: _Face[CoreT], /, *args: P.args, **kwargs: P.kwargs) -> GivenT:
-        return background.run(method(self._core, *args, **kwargs))
+        return _run(method(self._core, *args, **kwargs))
 
     return call
 
@@ -184,7 +193,7 @@ class SyncStagedTask(_Face[StagedTask[ResultT]], Generic[ResultT]):
 
     def submit(self) -> SyncSubmittedTask[ResultT]:
         """Send the task to the server; see `StagedTask.submit`."""
-        return SyncSubmittedTask(background.run(self._core.submit()))
+        return SyncSubmittedTask(_run(self._core.submit()))
 
     result = _waits(StagedTask[ResultT].result)
     _repr_html_ = _makes(_same, StagedTask[ResultT]._repr_html_)
@@ -261,4 +270,4 @@ def connect_sync(
             where, timeout=timeout, review=review, journal=journal, patience=patience
         )
 
-    return SyncConnection(background.run(work()))
+    return SyncConnection(_run(work()))
