@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Self
 
 from stoilo.client.address import Address, resolve_address
 from stoilo.client.capture.arguments import StoredValue
+from stoilo.client.capture.refusals import virtual_clocks
 from stoilo.client.mapping import MapRun
 from stoilo.client.options import TaskLimits, make_options
 from stoilo.client.results import ResultT
@@ -26,6 +28,8 @@ from stoilo.client.wire import Wire
 from stoilo.core.errors import DeniedError, StoiloError, UnreachableError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import Redundancy, TaskState
+
+logger = logging.getLogger("stoilo.client")
 
 CONNECT_S = 10.0
 
@@ -110,10 +114,15 @@ class Connection:
         init_valid_func: Callable[[Any], bool] | None = None,
         compare_valid_func: Callable[[Any, Any], bool] | None = None,
     ) -> str:
-        """Return the exact text that would be sent, validators below the task."""
+        """Return the exact text that would be sent, validators below the task.
+
+        Clocks that say something else to volunteers than here are named in a warning.
+        """
         captured = self._session.captures.task(
             func, kwargs, init_valid_func, compare_valid_func
         )
+        for clock in virtual_clocks(captured.task_module):
+            logger.warning("on volunteers' computers %s: copies must agree", clock)
         if not captured.validator_module:
             return captured.task_module
         rule = f"\n\n# validators (never leave the server)\n{captured.validator_module}"

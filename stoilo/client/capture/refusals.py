@@ -1,7 +1,8 @@
-"""What cannot travel, and how we say so: the name, why, and what to do instead."""
+"""What cannot travel or changes on the way, and how we say so: name, reason, advice."""
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import concurrent.futures
 import io
@@ -92,3 +93,41 @@ def refuse_value(value: object, where: str) -> NoReturn:
     """Raise ``STO-C010``: the value that `where` names does not travel."""
     why, advice = reason_against(value)
     refuse("STO-C010", f"{where} cannot travel: it is {why}", advice)
+
+
+_STOPWATCHES = ("monotonic", "perf_counter", "process_time", "thread_time")
+_CLOCKS = {
+    **{
+        f"{name}{unit}": "ticks 1 µs a reading"
+        for name in _STOPWATCHES
+        for unit in ("", "_ns")
+    },
+    **dict.fromkeys(
+        ("time", "time_ns", "now", "utcnow", "today"),
+        "is the time of the task's admission, throughout",
+    ),
+}
+
+
+def virtual_clocks(module: str) -> list[str]:
+    """Return what a task module's clocks say to volunteers, as ``time.time() is …``."""
+    tree, owners, found = ast.parse(module), set[str](), dict[str, str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "time":
+            found |= {
+                one.name: f"time.{one.name}"
+                for one in node.names
+                if one.name in _CLOCKS
+            }
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            owners |= {
+                one.asname or one.name
+                for one in node.names
+                if one.name in {"time", "datetime", "date"}
+            }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in _CLOCKS:
+            owner = ast.unparse(node.value)
+            if owner.split(".")[0] in owners:
+                found[node.attr] = f"{owner}.{node.attr}"
+    return [f"{text}() {_CLOCKS[name]}" for name, text in found.items()]
