@@ -10,8 +10,9 @@ from typing import Any, Self
 from stoilo.client.address import Address, resolve_address
 from stoilo.client.capture.arguments import StoredValue
 from stoilo.client.capture.refusals import virtual_clocks
+from stoilo.client.chunks import MapRecord
 from stoilo.client.mapping import MapRun
-from stoilo.client.options import TaskLimits, make_options
+from stoilo.client.options import TaskLimits, TaskOptions, make_options
 from stoilo.client.results import ResultT
 from stoilo.client.session import (
     PATIENCE_S,
@@ -142,6 +143,7 @@ class Connection:
         label: str = "",
         publish_source: bool = False,
         chunk_items: int | None = None,
+        key: str | None = None,
     ) -> MapRun[ResultT]:
         """Run `func` once an item; many items share a task, sized by measured cost.
 
@@ -157,6 +159,8 @@ class Connection:
             label: as for `create_task`.
             publish_source: as for `create_task`.
             chunk_items: items a task; None = start small and grow while tasks are short.
+            key: a name of your own. The same map under the same key, also in another
+                process on this machine, takes up what was sent and sends the rest.
 
         Returns:
             A `MapRun`: await it for the list of results in order, or iterate over it
@@ -173,7 +177,28 @@ class Connection:
             if calls
             else None
         )
-        return MapRun(self._session, captured, options, chunk_items)
+        record = self._open_record(key) if key is not None else None
+        if record is not None:
+            record.begin(len(calls))
+        return MapRun(self._session, captured, options, chunk_items, record)
+
+    def restore_map(self, key: str) -> MapRun[Any]:
+        """Return what was sent of a map with this key, whose function is not at hand.
+
+        Items that never were sent are `SystemError`; ``map`` with the key sends them.
+
+        Raises:
+            UsageError: ``STO-C042`` when nothing was sent to this server under the key.
+        """
+        record = self._open_record(key)
+        if not record.total:
+            raise UsageError(
+                "STO-C042", f"no map was sent from here under the key {key!r}"
+            )
+        return MapRun(self._session, None, TaskOptions(), None, record)
+
+    def _open_record(self, key: str) -> MapRecord:
+        return MapRecord.open(self._session.journal, self.target, key)
 
     @at_the_caller
     async def put(self, value: object) -> StoredValue:

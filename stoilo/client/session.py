@@ -13,7 +13,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
@@ -47,6 +47,17 @@ class JournalEntry:
     submitted_at: int  # s since 1970
 
 
+def append_row(path: Path, row: Mapping[str, object]) -> None:
+    """Append one JSON line to a file that only its user can read."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    handle = os.open(path, flags, 0o600)
+    try:
+        os.write(handle, json.dumps(row, separators=(",", ":")).encode() + b"\n")
+    finally:
+        os.close(handle)
+
+
 class Journal:
     """Append-only list in one file; None keeps nothing."""
 
@@ -57,15 +68,8 @@ class Journal:
         """Add one line; a full or read-only disk is reported once and not fatal."""
         if self.path is None:
             return
-        line = json.dumps(asdict(entry), separators=(",", ":")) + "\n"
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            handle = os.open(self.path, flags, 0o600)
-            try:
-                os.write(handle, line.encode())
-            finally:
-                os.close(handle)
+            append_row(self.path, asdict(entry))
         except OSError as error:
             logger.warning("the task journal cannot be written: %s", error.strerror)
             self.path = None

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
+import importlib
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Self
 
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
@@ -160,6 +164,57 @@ def status_html(status: TaskStatus) -> str:
         for index, copy in enumerate(status.copies)
     ]
     return _table(rows)
+
+
+BAR = 30  # characters
+REDRAW_S = 0.5
+
+
+def progress_html(done: int, total: int, text: str) -> str:
+    """Return a bar with its text, without scripts."""
+    bar = f"<progress value='{done}' max='{max(1, total)}'></progress>"
+    return f"{bar} {html.escape(text)}"
+
+
+class Shown:
+    """Draws something's progress until the block ends: in a notebook, or on a terminal.
+
+    A notebook's cell gets `_repr_html_` and no widgets; a stream that is no terminal gets
+    the last line only.
+    """
+
+    def __init__(self, what: Any) -> None:  # noqa: ANN401 - has progress and _repr_html_
+        self._what = what
+        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+        self._handle: Any = None
+        if hasattr(shell, "kernel"):
+            show = importlib.import_module("IPython.display").display
+            self._handle = show(what, display_id=True)
+
+    async def follow(self) -> None:
+        """Draw again and again, until cancelled."""
+        while True:
+            if self._handle is not None or sys.stderr.isatty():
+                self._draw("")
+            await asyncio.sleep(REDRAW_S)
+
+    def _draw(self, end: str) -> None:
+        if self._handle is not None:
+            self._handle.update(self._what)
+            return
+        counts = self._what.progress
+        filled = BAR * counts.done // max(1, counts.total)
+        start = "\r" if sys.stderr.isatty() else ""
+        sys.stderr.write(f"{start}[{'#' * filled:-<{BAR}}] {counts}{end}")
+        sys.stderr.flush()
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        """Draw a last time."""
+        self._draw("\n")
 
 
 def source_html(source: str) -> str:

@@ -219,6 +219,7 @@ class SyncMapRun(_Face[MapRun[ResultT]], Generic[ResultT]):
 
     results = _waits(MapRun[ResultT].results)
     cancel = _waits(MapRun[ResultT].cancel)
+    _repr_html_ = _makes(_same, MapRun[ResultT]._repr_html_)
 
     def __iter__(self) -> Iterator[MapItem[ResultT]]:
         """Yield items as they finish, in any order."""
@@ -236,6 +237,7 @@ class SyncConnection(_Face[Connection]):
     create_task = _makes(SyncStagedTask, Connection.create_task)
     restore_task = _makes(SyncSubmittedTask, Connection.restore_task)
     map = _makes(SyncMapRun, Connection.map)
+    restore_map = _makes(SyncMapRun, Connection.restore_map)
     preview = _makes(_same, Connection.preview)
     recent_tasks = _makes(_same, Connection.recent_tasks)
     list_tasks = _waits(Connection.list_tasks)

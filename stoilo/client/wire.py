@@ -214,7 +214,6 @@ def _findings(detail: pb.ErrorDetail) -> tuple[Finding, ...]:
 logger = logging.getLogger("stoilo.client")
 
 CALL_S = 30.0  # Deadline of one call, s (thesis: 30)
-
 UPLOAD_BYTES = 256 * 1024  # larger pieces cost both sides fresh pages
 TRANSFER_S = 600.0
 WARN_EVERY_S = 30.0
@@ -366,11 +365,9 @@ class Wire:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise UsageError(
-                "STO-C042",
-                f"this connection to {self.address.target} is closed",
-                hint="connect again; restore_task(task_id) finds what was submitted",
-            ) from None
+            closed = f"this connection to {self.address.target} is closed"
+            hint = "connect again; restore_task(task_id) finds what was submitted"
+            raise UsageError("STO-C042", closed, hint=hint) from None
 
     def _mapped(self, error: grpc.aio.AioRpcError) -> StoiloError:
         if not is_lost(error):
