@@ -38,7 +38,7 @@ class Squares(FakeTaskService):
         self.lost, self.slow = lost, slow
 
     def _square(self, request: Any, _service: FakeTaskService) -> Outcome:
-        items = [int(call["x"]) for call in decode(request.arguments)]  # type: ignore[call-overload, union-attr, index]  # a list of dicts
+        items = [int(call["x"]) for call in decode(request.arguments)]
         while max(items) >= self.slow:
             time.sleep(0.02)
         self.asked.update(items)
@@ -253,8 +253,8 @@ def test_notebook_gets_one_bar_that_is_drawn_again(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     shell = Notebook()
-    monkeypatch.setitem(sys.modules, "IPython", shell)  # type: ignore[arg-type]  # as far as needed
-    monkeypatch.setitem(sys.modules, "IPython.display", shell)  # type: ignore[arg-type]  # same
+    monkeypatch.setitem(sys.modules, "IPython", shell)
+    monkeypatch.setitem(sys.modules, "IPython.display", shell)
 
     async def body(conn: stoilo.Connection) -> None:
         await conn.map(square, ITEMS).results(progress=True)

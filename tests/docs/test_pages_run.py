@@ -23,7 +23,7 @@ FINISH = {"howto/write-validators.md": "print(result)"}
 EXPECTED = {
     "tutorial/first-task.md": ["True", "5", "3.1416", "UserError True", "finished"],
     "howto/keep-long-tasks-going.md": ["True", "True"],
-    "howto/use-map.md": ["3.1", "of 60", "[32, 9, 64]"],
+    "howto/use-map.md": ["3.1", "of 60", "True 60", "[32, 9, 64]"],
     "howto/use-libraries.md": ["rate: True", "\nbest: LogisticRegression True"],
     "howto/train-a-model.md": [
         "good: True",
