@@ -20,6 +20,7 @@ from stoilo.server.engines.embedded.files.mirrors import parse_mirrors
 from stoilo.server.engines.workunits import parse_replication
 
 EVERY_ONE = 100  # percent
+PURPOSE_CHARS = 4000
 DEFAULT_ORIGIN = "stoilo.local/development"
 """Name of a project whose operator chose none."""
 
@@ -54,6 +55,8 @@ class ServerConfig:
         signer_socket: unix socket of a signer that runs as a user of its own; empty = the
             server starts one itself.
         origin: name of project and log, fixed at the first start.
+        purpose: what is computed here and for whom, for the front page: plain text, an
+            empty line parts paragraphs.
         policy: file of the project's policy, empty = the shipped one.
         log_policy: file that names the log's witnesses and their quorum, empty = none.
         admission_life_s: how long an admission holds, s.
@@ -86,6 +89,7 @@ class ServerConfig:
     engine_database: str = ""
     signer_socket: str = ""
     origin: str = DEFAULT_ORIGIN
+    purpose: str = ""
     policy: str = ""
     log_policy: str = ""
     admission_life_s: int = 7 * 86_400
@@ -154,6 +158,8 @@ def load_config(
     parse_replication(config.homogeneous, config.adaptive)
     if config.spot_check_percent > EVERY_ONE:
         raise UsageError("STO-R090", "setting spot_check_percent is at most 100")
+    if len(config.purpose) > PURPOSE_CHARS:
+        raise UsageError("STO-R090", f"purpose is at most {PURPOSE_CHARS} characters")
     parse_mirrors(config.mirrors)
     return config, origins
 
