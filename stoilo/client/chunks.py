@@ -178,15 +178,9 @@ class MapRecord:
     @classmethod
     def open(cls, journal: Journal, target: str, key: str) -> MapRecord:
         """Return what this user of this machine sent to `target` as the map `key`."""
-        if not _KEY.fullmatch(key):
-            raise UsageError(
-                "STO-C042", "a map's key is 1 to 52 of A-Z a-z 0-9 . _ : -"
-            )
-        if journal.path is None:
-            raise UsageError(
-                "STO-C042",
-                "a map with a key needs a journal, and this connection keeps none",
-            )
+        if journal.path is None or not _KEY.fullmatch(key):
+            form = "a map's key is 1 to 52 of A-Z a-z 0-9 . _ : - and needs a journal"
+            raise UsageError("STO-C042", form)
         name = content_digest(f"{target}\0{key}".encode())[:32]
         record = cls(key, journal.path.parent / "maps" / f"{name}.jsonl")
         if record.path.exists():
@@ -217,11 +211,8 @@ class MapRecord:
 
     def other_map(self, why: str) -> UsageError:
         """Return the error of a key that was used for another map."""
-        return UsageError(
-            "STO-C042",
-            f"the key {self.key!r} is another map's: {why}",
-            hint="choose a key of its own for each map",
-        )
+        message = f"the key {self.key!r} is another map's: {why}"
+        return UsageError("STO-C042", message, hint="give each map a key of its own")
 
     def add(self, items: list[int], *, again: bool) -> int:
         """Note a chunk that is about to be sent; return its number."""
@@ -235,10 +226,6 @@ class MapRecord:
         if self.chunks[number].task_id != task_id:
             self.chunks[number].task_id = task_id
             self._write({"n": number, "task": task_id})
-
-    def key_of(self, number: int) -> str:
-        """Return the idempotency key of a chunk's task."""
-        return f"{self.key}.{number}"
 
     def homes(self) -> dict[int, int]:
         """Return of each item that was sent in which chunk its outcome is: the last."""

@@ -7,7 +7,6 @@ and only those. A task that `map` made too large for a limit is sent again in ha
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import math
 import time
@@ -30,7 +29,7 @@ from stoilo.client.options import TaskOptions
 from stoilo.client.results import ResultT, TaskOutcome, TimedOut
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.session import Session, at_the_caller
-from stoilo.client.status import Shown, progress_html
+from stoilo.client.status import progress_html, show_progress
 from stoilo.client.task import SubmittedTask, submit
 from stoilo.core.errors import (
     StoiloError,
@@ -94,7 +93,7 @@ class _Chunk:
     """Items that travel together."""
 
     indices: list[int]
-    captured: Captured | None  # their task; None: the server has it
+    captured: Captured | None  # their task; None: not packed, or the server has it
     is_first: bool = False  # whether none was sent before
     again: bool = False  # whether all were, and came to nothing
     number: int | None = None  # in the map's record; None: not noted yet
@@ -142,18 +141,15 @@ class MapRun(Generic[ResultT]):
         """
         for number, sent in record.chunks.items():
             self._retried.update(sent.items if sent.again else ())
-            packed = self._captured.pack_items(sent.items) if self._captured else None
-            is_known = packed is not None or sent.task_id
-            if is_known and number in {self._homes[one] for one in sent.items}:
-                chunk = _Chunk(sent.items, packed, again=sent.again, number=number)
-                self._halves.append(chunk)
-            elif not is_known:
-                self._waiting.extend(i for i in sent.items if self._homes[i] == number)
-        if self._captured is None:
-            unsent = "was not sent; map() with the function and this key sends it"
-            while self._waiting:
-                lost = TaskSystemError("STO-C042", f"item {self._waiting[0]} {unsent}")
-                self._settle(self._waiting.popleft(), lost)
+            here = [item for item in sent.items if self._homes[item] == number]
+            if not sent.task_id and self._captured is None:
+                self._waiting.extend(here)
+            elif here:
+                self._halves.append(_Chunk(sent.items, None, number=number))
+        while self._waiting and self._captured is None:
+            item, unsent = self._waiting.popleft(), "map() with this key sends it"
+            lost = TaskSystemError("STO-C042", f"item {item} was not sent; {unsent}")
+            self._settle(item, lost)
 
     @property
     def source(self) -> str:
@@ -188,13 +184,13 @@ class MapRun(Generic[ResultT]):
         """
         began = time.monotonic()
         driver = self._start()
-        with Shown(self) if progress else contextlib.nullcontext() as shown:
-            work = asyncio.ensure_future(shown.follow()) if shown else None
-            try:
-                await asyncio.wait({driver}, timeout=timeout)
-            finally:
-                if work is not None:
-                    work.cancel()
+        drawing = {asyncio.ensure_future(show_progress(self))} if progress else set()
+        try:
+            await asyncio.wait({driver}, timeout=timeout)
+        finally:
+            for one in drawing:
+                one.cancel()
+                await asyncio.wait({one})
         if driver.done():
             driver.result()
         total = self.progress.total
@@ -255,7 +251,10 @@ class MapRun(Generic[ResultT]):
     def _take(self) -> _Chunk:
         """Return the next items and their task, of a size and of bytes that fit."""
         if self._halves:
-            return self._halves.popleft()
+            half = self._halves.popleft()
+            if half.captured is None and self._captured is not None:
+                half = replace(half, captured=self._captured.pack_items(half.indices))
+            return half
         source = self._again or self._waiting
         count = min(self._sizer.next_size(len(source)), len(source))
         while True:
@@ -331,7 +330,7 @@ class MapRun(Generic[ResultT]):
             return await self._send(chunk.captured, uuid.uuid4().hex)
         if chunk.captured is None:
             return SubmittedTask(self._session, record.chunks[number].task_id)
-        task = await self._send(chunk.captured, record.key_of(number))
+        task = await self._send(chunk.captured, f"{record.key}.{number}")
         record.note_task(number, task.task_id)
         return task
 

@@ -8,7 +8,7 @@ import importlib
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
@@ -176,45 +176,34 @@ def progress_html(done: int, total: int, text: str) -> str:
     return f"{bar} {html.escape(text)}"
 
 
-class Shown:
-    """Draws something's progress until the block ends: in a notebook, or on a terminal.
+async def show_progress(what: Any) -> None:  # noqa: ANN401 - has progress and _repr_html_
+    """Draw something's progress until cancelled: in a notebook's cell, or on a terminal.
 
-    A notebook's cell gets `_repr_html_` and no widgets; a stream that is no terminal gets
-    the last line only.
+    A notebook gets `_repr_html_` and no widgets; another stream the last line only.
     """
-
-    def __init__(self, what: Any) -> None:  # noqa: ANN401 - has progress and _repr_html_
-        self._what = what
-        shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-        self._handle: Any = None
-        if hasattr(shell, "kernel"):
-            show = importlib.import_module("IPython.display").display
-            self._handle = show(what, display_id=True)
-
-    async def follow(self) -> None:
-        """Draw again and again, until cancelled."""
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    handle = None
+    if hasattr(shell, "kernel"):
+        display = importlib.import_module("IPython.display").display
+        handle = display(what, display_id=True)
+    is_live = handle is not None or sys.stderr.isatty()
+    try:
         while True:
-            if self._handle is not None or sys.stderr.isatty():
-                self._draw("")
+            if is_live:
+                _draw(what, handle, "\r")
             await asyncio.sleep(REDRAW_S)
+    finally:
+        _draw(what, handle, "\n")
 
-    def _draw(self, end: str) -> None:
-        if self._handle is not None:
-            self._handle.update(self._what)
-            return
-        counts = self._what.progress
-        filled = BAR * counts.done // max(1, counts.total)
-        start = "\r" if sys.stderr.isatty() else ""
-        sys.stderr.write(f"{start}[{'#' * filled:-<{BAR}}] {counts}{end}")
-        sys.stderr.flush()
 
-    def __enter__(self) -> Self:
-        """Return itself."""
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        """Draw a last time."""
-        self._draw("\n")
+def _draw(what: Any, handle: Any, end: str) -> None:  # noqa: ANN401 - as above
+    if handle is not None:
+        handle.update(what)
+        return
+    counts = what.progress
+    filled = "#" * (BAR * counts.done // max(1, counts.total))
+    sys.stderr.write(f"[{filled:-<{BAR}}] {counts}{end}")
+    sys.stderr.flush()
 
 
 def source_html(source: str) -> str:

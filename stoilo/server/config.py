@@ -20,7 +20,6 @@ from stoilo.server.engines.embedded.files.mirrors import parse_mirrors
 from stoilo.server.engines.workunits import parse_replication
 
 EVERY_ONE = 100  # percent
-PURPOSE_CHARS = 4000
 DEFAULT_ORIGIN = "stoilo.local/development"
 """Name of a project whose operator chose none."""
 
@@ -158,8 +157,6 @@ def load_config(
     parse_replication(config.homogeneous, config.adaptive)
     if config.spot_check_percent > EVERY_ONE:
         raise UsageError("STO-R090", "setting spot_check_percent is at most 100")
-    if len(config.purpose) > PURPOSE_CHARS:
-        raise UsageError("STO-R090", f"purpose is at most {PURPOSE_CHARS} characters")
     parse_mirrors(config.mirrors)
     return config, origins
 

@@ -8,6 +8,7 @@ import concurrent.futures
 import io
 import logging
 import queue
+import re
 import socket
 import subprocess
 import threading
@@ -95,39 +96,24 @@ def refuse_value(value: object, where: str) -> NoReturn:
     refuse("STO-C010", f"{where} cannot travel: it is {why}", advice)
 
 
-_STOPWATCHES = ("monotonic", "perf_counter", "process_time", "thread_time")
+_STOPWATCH = r"(?:time\.)?(?:monotonic|perf_counter|process_time|thread_time)(?:_ns)?"
 _CLOCKS = {
-    **{
-        f"{name}{unit}": "ticks 1 µs a reading"
-        for name in _STOPWATCHES
-        for unit in ("", "_ns")
-    },
-    **dict.fromkeys(
-        ("time", "time_ns", "now", "utcnow", "today"),
-        "is the time of the task's admission, throughout",
+    _STOPWATCH: "ticks 1 µs a reading",
+    r"(?:time\.)?time(?:_ns)?|(?:\w+\.)?(?:datetime|date)\.(?:now|utcnow|today)": (
+        "is the time of the task's admission, throughout"
     ),
 }
 
 
 def virtual_clocks(module: str) -> list[str]:
     """Return what a task module's clocks say to volunteers, as ``time.time() is …``."""
-    tree, owners, found = ast.parse(module), set[str](), dict[str, str]()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module == "time":
-            found |= {
-                one.name: f"time.{one.name}"
-                for one in node.names
-                if one.name in _CLOCKS
-            }
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            owners |= {
-                one.asname or one.name
-                for one in node.names
-                if one.name in {"time", "datetime", "date"}
-            }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and node.attr in _CLOCKS:
-            owner = ast.unparse(node.value)
-            if owner.split(".")[0] in owners:
-                found[node.attr] = f"{owner}.{node.attr}"
-    return [f"{text}() {_CLOCKS[name]}" for name, text in found.items()]
+    nodes = list(ast.walk(ast.parse(module)))
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    real = {one.asname: one.name for node in imports for one in node.names}
+    calls = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
+    return [
+        f"{name}() {words}"
+        for name in dict.fromkeys(calls)
+        for pattern, words in _CLOCKS.items()
+        if re.fullmatch(pattern, re.sub(r"^\w+", lambda m: real.get(m[0], m[0]), name))
+    ]

@@ -224,15 +224,15 @@ def read_public(sources: Sources) -> dict[str, int]:
     """Return the few figures that the front page shows."""
     try:
         hosts = sources.engine.figures().hosts
-        tasks = {row[2]: int(row[1]) for row in _tasks(sources) if len(row) > 2}  # noqa: PLR2004 - one with a state
+        rows = [row for row in _tasks(sources) if row[0] == "stoilo_tasks"]
     except (StoiloError, OSError):
         return {}
-    states = {state: tasks[state.value] for state in TaskState}
+    count = {TaskState(str(row[-1])): int(row[1]) for row in rows}
     return {
         "computers in the last ten minutes": hosts.get("10m", 0),
         "computers in the last day": hosts.get("1d", 0),
-        "tasks under way": sum(n for state, n in states.items() if not state.final),
-        "tasks finished": states[TaskState.SUCCEEDED],
+        "tasks under way": sum(n for state, n in count.items() if not state.final),
+        "tasks finished": count[TaskState.SUCCEEDED],
     }
 
 
