@@ -74,9 +74,9 @@ except stoilo.StoiloError as error:
 @pytest.mark.parametrize(
     ("use", "named"),
     [
-        ("stoilo.ml", "stoilo.learn.DPBGDOptions needs"),
-        ("from stoilo.ml import fit", "stoilo.learn.DPBGDOptions needs"),
-        ("stoilo.ddl", "stoilo.learn.DPBGDOptions needs"),
+        ("stoilo.ml", "stoilo.learn.DiLoCoTrainer needs"),
+        ("from stoilo.ml import fit", "stoilo.learn.DiLoCoTrainer needs"),
+        ("stoilo.ddl", "stoilo.learn.DiLoCoTrainer needs"),
         ("stoilo.learn.fit", "stoilo.learn.fit needs"),
         ("stoilo.connect_sync", ""),  # control: the client needs none of it
     ],
