@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from stoilo.client.session import Journal, append_row
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UsageError
 from stoilo.core.types import BOUNDS, Redundancy
-
-logger = logging.getLogger("stoilo.client")
 
 FIRST_ITEMS: Final = 8
 TARGET_S: Final = 8.0  # Wanted computing time of one chunk, s
@@ -207,7 +204,7 @@ class MapRecord:
             raise self.other_map(f"it has {self.total} items, not {total}")
         if not self.total:
             self.total = total
-            self._write({"of": total})
+            append_row(self.path, {"of": total})
 
     def other_map(self, why: str) -> UsageError:
         """Return the error of a key that was used for another map."""
@@ -218,24 +215,18 @@ class MapRecord:
         """Note a chunk that is about to be sent; return its number."""
         number = max(self.chunks, default=-1) + 1
         self.chunks[number] = SentChunk(items, again)
-        self._write({"n": number, "items": _ranges(items), "again": again})
+        append_row(self.path, {"n": number, "items": _ranges(items), "again": again})
         return number
 
     def note_task(self, number: int, task_id: str) -> None:
         """Note the task of a chunk."""
         if self.chunks[number].task_id != task_id:
             self.chunks[number].task_id = task_id
-            self._write({"n": number, "task": task_id})
+            append_row(self.path, {"n": number, "task": task_id})
 
     def homes(self) -> dict[int, int]:
         """Return of each item that was sent in which chunk its outcome is: the last."""
         return {item: n for n in sorted(self.chunks) for item in self.chunks[n].items}
-
-    def _write(self, row: dict[str, Any]) -> None:
-        try:
-            append_row(self.path, row)
-        except OSError as error:
-            logger.warning("a map cannot be noted: %s", error.strerror)
 
 
 def _ranges(items: Iterable[int]) -> str:

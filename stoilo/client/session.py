@@ -47,15 +47,20 @@ class JournalEntry:
     submitted_at: int  # s since 1970
 
 
-def append_row(path: Path, row: Mapping[str, object]) -> None:
-    """Append one JSON line to a file that only its user can read."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+def append_row(path: Path, row: Mapping[str, object]) -> bool:
+    """Append one JSON line to a file that only its user can read; tell a disk's refusal."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    handle = os.open(path, flags, 0o600)
     try:
-        os.write(handle, json.dumps(row, separators=(",", ":")).encode() + b"\n")
-    finally:
-        os.close(handle)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(path, flags, 0o600)
+        try:
+            os.write(handle, json.dumps(row, separators=(",", ":")).encode() + b"\n")
+        finally:
+            os.close(handle)
+    except OSError as error:
+        logger.warning("the task journal cannot be written: %s", error.strerror)
+        return False
+    return True
 
 
 class Journal:
@@ -66,12 +71,7 @@ class Journal:
 
     def append(self, entry: JournalEntry) -> None:
         """Add one line; a full or read-only disk is reported once and not fatal."""
-        if self.path is None:
-            return
-        try:
-            append_row(self.path, asdict(entry))
-        except OSError as error:
-            logger.warning("the task journal cannot be written: %s", error.strerror)
+        if self.path is not None and not append_row(self.path, asdict(entry)):
             self.path = None
 
     def read(self, limit: int = 100, target: str = "") -> list[JournalEntry]:
