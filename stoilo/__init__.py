@@ -128,4 +128,4 @@ def __getattr__(name: str) -> object:
 
 def __dir__() -> list[str]:
     """Return the public names."""
-    return sorted([*__all__, "__version__"])
+    return sorted([*__all__, "learn", "__version__"])

@@ -1,20 +1,22 @@
 """The trainers under the name of the thesis (§7.1.1): ``stoilo.ml.DPBGDTrainer``."""
 
-from stoilo.learn.core.vision import import_torchvision
-from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
-from stoilo.learn.trainers.fitting import fit
-from stoilo.learn.trainers.named import (
+from stoilo.learn import (
     DiLoCoTrainer,
     DownpourTrainer,
+    DPBGDOptions,
+    DPBGDTrainer,
     FedAvgTrainer,
     LargeMinibatchTrainer,
     LogisticTrainer,
     SandblasterTrainer,
     SspTrainer,
+    StopRule,
     SynchronousTrainer,
+    TrainerOptions,
     VCASGDTrainer,
+    fit,
+    import_torchvision,
 )
-from stoilo.learn.trainers.options import StopRule, TrainerOptions
 
 __all__ = [
     "DPBGDOptions",

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Self
 
 from stoilo.client.address import Address, resolve_address
 from stoilo.client.capture.arguments import StoredValue
+from stoilo.client.capture.refusals import virtual_clocks
+from stoilo.client.chunks import MapRecord
 from stoilo.client.mapping import MapRun
-from stoilo.client.options import TaskLimits, make_options
+from stoilo.client.options import TaskLimits, TaskOptions, make_options
 from stoilo.client.results import ResultT
 from stoilo.client.session import (
     PATIENCE_S,
@@ -17,6 +20,7 @@ from stoilo.client.session import (
     JournalEntry,
     Review,
     Session,
+    at_the_caller,
     default_journal,
 )
 from stoilo.client.status import ListedTask, read_listed
@@ -25,6 +29,8 @@ from stoilo.client.wire import Wire
 from stoilo.core.errors import DeniedError, StoiloError, UnreachableError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import Redundancy, TaskState
+
+logger = logging.getLogger("stoilo.client")
 
 CONNECT_S = 10.0
 
@@ -109,10 +115,15 @@ class Connection:
         init_valid_func: Callable[[Any], bool] | None = None,
         compare_valid_func: Callable[[Any, Any], bool] | None = None,
     ) -> str:
-        """Return the exact text that would be sent, validators below the task."""
+        """Return the exact text that would be sent, validators below the task.
+
+        Clocks that say something else to volunteers than here are named in a warning.
+        """
         captured = self._session.captures.task(
             func, kwargs, init_valid_func, compare_valid_func
         )
+        for clock in virtual_clocks(captured.task_module):
+            logger.warning("on volunteers' computers %s: copies must agree", clock)
         if not captured.validator_module:
             return captured.task_module
         rule = f"\n\n# validators (never leave the server)\n{captured.validator_module}"
@@ -132,6 +143,7 @@ class Connection:
         label: str = "",
         publish_source: bool = False,
         chunk_items: int | None = None,
+        key: str | None = None,
     ) -> MapRun[ResultT]:
         """Run `func` once an item; many items share a task, sized by measured cost.
 
@@ -147,6 +159,8 @@ class Connection:
             label: as for `create_task`.
             publish_source: as for `create_task`.
             chunk_items: items a task; None = start small and grow while tasks are short.
+            key: a name of your own. The same map under the same key, also in another
+                process on this machine, takes up what was sent and sends the rest.
 
         Returns:
             A `MapRun`: await it for the list of results in order, or iterate over it
@@ -163,8 +177,30 @@ class Connection:
             if calls
             else None
         )
-        return MapRun(self._session, captured, options, chunk_items)
+        record = self._open_record(key) if key is not None else None
+        if record is not None:
+            record.begin(len(calls))
+        return MapRun(self._session, captured, options, chunk_items, record)
 
+    def restore_map(self, key: str) -> MapRun[Any]:
+        """Return what was sent of a map with this key, whose function is not at hand.
+
+        Items that never were sent are `SystemError`; ``map`` with the key sends them.
+
+        Raises:
+            UsageError: ``STO-C042`` when nothing was sent to this server under the key.
+        """
+        record = self._open_record(key)
+        if not record.total:
+            raise UsageError(
+                "STO-C042", f"no map was sent from here under the key {key!r}"
+            )
+        return MapRun(self._session, None, TaskOptions(), None, record)
+
+    def _open_record(self, key: str) -> MapRecord:
+        return MapRecord.open(self._session.journal, self.target, key)
+
+    @at_the_caller
     async def put(self, value: object) -> StoredValue:
         """Upload a large value once and return a handle that many tasks may name.
 
@@ -182,6 +218,7 @@ class Connection:
         """Return tasks that this user of this machine sent to this server, newest first."""
         return self._session.journal.read(limit, self.target)
 
+    @at_the_caller
     async def list_tasks(
         self,
         *,
@@ -269,6 +306,7 @@ def connect(
         DeniedError: ``STO-R001`` or the server's own code.
     """
 
+    @at_the_caller
     async def open_connection() -> Connection:
         address = where if isinstance(where, Address) else resolve_address(where)
         wire = Wire(address)

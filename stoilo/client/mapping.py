@@ -13,150 +13,32 @@ import time
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Final, Generic
+from typing import Any, Generic
 
 from stoilo.client.capture import Captured, CapturedCalls
+from stoilo.client.chunks import (
+    WINDOW,
+    ChunkCost,
+    ChunkSizer,
+    MapRecord,
+    computing_budget_s,
+)
 from stoilo.client.options import TaskOptions
 from stoilo.client.results import ResultT, TaskOutcome, TimedOut, as_columns
 from stoilo.client.results import SystemError as TaskSystemError
-from stoilo.client.session import Session
+from stoilo.client.session import Session, at_the_caller
+from stoilo.client.status import progress_html, show_progress
 from stoilo.client.task import SubmittedTask, submit
-from stoilo.core.errors import PolicyRefusal, UnreachableError, UsageError
+from stoilo.core.errors import (
+    StoiloError,
+    UnreachableError,
+    UsageError,
+)
 from stoilo.core.rate_limit import Backoff
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.types import BOUNDS, Redundancy
-
-FIRST_ITEMS: Final = 8
-TARGET_S: Final = 8.0  # Wanted computing time of one chunk, s
-
-# Items that compute for less are not divided among several hosts at the end: each would
-# wait longer than that
-WORTH_S: Final = 2.0
-
-WINDOW: Final = 6  # Chunks in flight
-
-GROWTH: Final = 64  # A chunk is at most so many times larger than one that came back
-
-# Wanted at most in the arguments of a chunk, and in its answer, bytes
-CHUNK_BYTES: Final = BOUNDS.inline_arguments_bytes // 2
-
-# The least that a level allows a run which states no limits, s.
-DEFAULT_CPU_S: Final = 60
-DEFAULT_WALL_S: Final = 120
-
-# Of the time that a host has for a copy: hosts are slower than others, and wait
-DEADLINE_SHARE: Final = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkCost:
-    """What one finished chunk took; the claims come from hosts."""
-
-    items: int  # calls in it
-    trip_s: float  # from submission to result, s
-    # computing time of its copies as their hosts say, s; 0: unsaid
-    claimed_s: float = 0.0
-    sent_bytes: int = 0  # of its arguments
-    answer_bytes: int = 0  # of its answer
-
-    def computing_s(self, least_trip_s: float) -> float:
-        """Return what the copies computed, never more than the trip, s."""
-        if self.claimed_s > 0:
-            return min(self.claimed_s, self.trip_s)
-        return max(0.0, self.trip_s - least_trip_s)
-
-
-def computing_budget_s(redundancy: Redundancy, cpu_s: int, wall_s: int) -> float:
-    """Return how long a chunk may be expected to compute, s.
-
-    Half of the tighter limit (0: the level's default), and a share of the deadline.
-    """
-    limit = min(cpu_s or DEFAULT_CPU_S, wall_s or DEFAULT_WALL_S)
-    return min(limit / 2, redundancy.delay_bound_s * DEADLINE_SHARE)
-
-
-class ChunkSizer:
-    """How many items the next task gets.
-
-    Args:
-        fixed: items of every task, None to go by what they cost.
-        budget_s: expected computing time that no chunk is to exceed, s.
-    """
-
-    def __init__(
-        self, fixed: int | None = None, budget_s: float = DEFAULT_CPU_S / 2
-    ) -> None:
-        self.fixed = fixed
-        self.size = fixed or FIRST_ITEMS
-        self._budget_s = budget_s
-        self._target_s = min(TARGET_S, budget_s)
-        self._least_trip_s = float("inf")
-        self._smallest: tuple[int, float] | None = None
-        self._worth_sharing = FIRST_ITEMS
-
-    def next_size(self, waiting: int) -> int:
-        """Return the next chunk's size with `waiting` items left, at least 1."""
-        if self.fixed:
-            return max(1, min(self.fixed, waiting, BOUNDS.map_items))
-        fair = max(-(-waiting // WINDOW), self._worth_sharing, FIRST_ITEMS)
-        return max(1, min(self.size, fair, waiting, BOUNDS.map_items))
-
-    def fitting(self, items: int, nbytes: int) -> int:
-        """Return how many of `items` shall travel together that take `nbytes`."""
-        if self.fixed or nbytes <= CHUNK_BYTES:
-            return items
-        self.size = max(1, min(items - 1, items * CHUNK_BYTES // nbytes))
-        return self.size
-
-    def halve(self, items: int) -> None:
-        """Note that a chunk of `items` was too much for a limit."""
-        if not self.fixed:
-            self.size = max(1, min(self.size, items // 2))
-
-    def note(self, cost: ChunkCost) -> None:
-        """Learn from a finished chunk."""
-        if self.fixed:
-            return
-        self._least_trip_s = min(self._least_trip_s, cost.trip_s)
-        took = cost.computing_s(self._least_trip_s)
-        factor = min(self._by_time(cost.items, took), _by_bytes(cost))
-        size = max(1, min(int(cost.items * factor), BOUNDS.map_items))
-        if took > 2 * self._target_s or factor < 1 / 2:
-            self.size = min(self.size, size)
-        else:
-            self.size = max(self.size, size)
-
-    def _by_time(self, items: int, took: float) -> float:
-        """Return how many times more (or less) items would take the wanted time."""
-        if took > 2 * self._target_s:
-            return self._target_s / took
-        growing = self._growing_part(items, took)
-        worth = WORTH_S * items / growing if growing else BOUNDS.map_items
-        self._worth_sharing = int(min(worth, BOUNDS.map_items))
-        wanted = self._target_s / growing if growing else GROWTH
-        allowed = self._budget_s / took if took else GROWTH
-        return min(GROWTH, max(1.0, min(wanted, allowed)))
-
-    def _growing_part(self, items: int, took: float) -> float:
-        """Return what of `took` grows with the items, s: a start costs as much alone.
-
-        Seen by a chunk of another size; without one, all of it.
-        """
-        known = self._smallest
-        if known is None or (items, took) < known:
-            self._smallest = (items, took)
-        if known is None or items < 2 * known[0]:
-            return took
-        return max(0.0, took - known[1]) * items / (items - known[0])
-
-
-def _by_bytes(cost: ChunkCost) -> float:
-    """Return how many times more (or less) items would take the wanted bytes."""
-    most = max(cost.sent_bytes, cost.answer_bytes)
-    return CHUNK_BYTES / most if most else float("inf")
-
+from stoilo.core.types import BOUNDS
 
 # Item outcomes that another try may change: results failed or did not agree, hosts were
 # silent or wrote nonsense. A validator that raised or rejected, or a limit that was
@@ -172,6 +54,7 @@ SENT_AGAIN = frozenset(
 LIMITS_HIT = frozenset({"STO-S011", "STO-S013", "STO-S014"})
 
 TOO_LARGE = "STO-C020"
+KEY_TAKEN = "STO-R011"
 SUCCESS = "success"
 
 # Quota refusals that pass with time: too many unfinished tasks, too many an hour
@@ -198,14 +81,22 @@ class MapProgress:
     done: int
     tasks: int
 
+    def __str__(self) -> str:
+        """Return the counts as one line."""
+        return (
+            f"{self.done} of {self.total} done, {self.sent} sent in {self.tasks} tasks"
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """Items that travel together, and their task; `is_first`: none was sent before."""
+    """Items that travel together."""
 
     indices: list[int]
-    captured: Captured
-    is_first: bool = False
+    captured: Captured | None  # their task; None: not packed, or the server has it
+    is_first: bool = False  # whether none was sent before
+    again: bool = False  # whether all were, and came to nothing
+    number: int | None = None  # in the map's record; None: not noted yet
 
 
 class MapRun(Generic[ResultT]):
@@ -217,6 +108,7 @@ class MapRun(Generic[ResultT]):
         captured: CapturedCalls | None,
         options: TaskOptions,
         chunk_items: int | None,
+        record: MapRecord | None = None,
     ) -> None:
         self._session = session
         self._captured = captured
@@ -224,9 +116,11 @@ class MapRun(Generic[ResultT]):
         limits = options.limits
         budget = computing_budget_s(options.redundancy, limits.cpu_s, limits.wall_s)
         self._sizer = ChunkSizer(chunk_items, budget)
-        total = len(captured.calls) if captured else 0
-        self._waiting = deque(range(total))
-        self._again: deque[int] = deque()
+        self._record = record
+        self._total = len(captured.calls) if captured else record.total if record else 0
+        self._homes = record.homes() if record else {}
+        unsent = (one for one in range(self._total) if one not in self._homes)
+        self._waiting, self._again = deque(unsent), deque[int]()
         self._halves: deque[_Chunk] = deque()
         self._retried: set[int] = set()
         self._results: dict[int, TaskOutcome[ResultT]] = {}
@@ -235,7 +129,27 @@ class MapRun(Generic[ResultT]):
         )
         self._driver: asyncio.Task[None] | None = None
         self._tasks: list[SubmittedTask[ResultT]] = []
-        self._sent = 0
+        self._sent = len(self._homes)
+        if record is not None:
+            self._take_up(record)
+
+    def _take_up(self, record: MapRecord) -> None:
+        """Put what an earlier process sent before all else: its tasks are sent again.
+
+        The same chunk under the same key is the same task, so the server says its id.
+        Without the function, what has no known task is left to whoever has it.
+        """
+        for number, sent in record.chunks.items():
+            self._retried.update(sent.items if sent.again else ())
+            here = [item for item in sent.items if self._homes[item] == number]
+            if not sent.task_id and self._captured is None:
+                self._waiting.extend(here)
+            elif here:
+                self._halves.append(_Chunk(sent.items, None, number=number))
+        while self._waiting and self._captured is None:
+            item, unsent = self._waiting.popleft(), "map() with this key sends it"
+            lost = TaskSystemError("STO-C042", f"item {item} was not sent; {unsent}")
+            self._settle(item, lost)
 
     @property
     def source(self) -> str:
@@ -245,7 +159,8 @@ class MapRun(Generic[ResultT]):
     @property
     def progress(self) -> MapProgress:
         """Counts so far."""
-        return MapProgress(len(self), self._sent, len(self._results), len(self._tasks))
+        done, tasks = len(self._results), len(self._tasks)
+        return MapProgress(len(self), self._sent, done, tasks)
 
     @property
     def task_ids(self) -> list[str]:
@@ -256,11 +171,26 @@ class MapRun(Generic[ResultT]):
         """Wait for every item; results in the order of the items."""
         return self.results().__await__()
 
-    async def results(self, timeout: float | None = None) -> list[TaskOutcome[ResultT]]:  # noqa: ASYNC109 - the futures' word
-        """Return all results in order; unfinished ones are `TimedOut` after `timeout` s."""
+    @at_the_caller
+    async def results(
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109 - the futures' word
+        *,
+        progress: bool = False,
+    ) -> list[TaskOutcome[ResultT]]:
+        """Return all results in order; unfinished ones are `TimedOut` after `timeout` s.
+
+        With `progress` a bar is drawn meanwhile, in a notebook or on standard error.
+        """
         began = time.monotonic()
         driver = self._start()
-        await asyncio.wait({driver}, timeout=timeout)
+        drawing = {asyncio.ensure_future(show_progress(self))} if progress else set()
+        try:
+            await asyncio.wait({driver}, timeout=timeout)
+        finally:
+            for one in drawing:
+                one.cancel()
+                await asyncio.wait({one})
         if driver.done():
             driver.result()
         late = TimedOut(", ".join(self.task_ids), time.monotonic() - began)
@@ -287,7 +217,15 @@ class MapRun(Generic[ResultT]):
 
     def __len__(self) -> int:
         """Return how many items there are; progress bars ask."""
-        return len(self._captured.calls) if self._captured else 0
+        return self._total
+
+    def __repr__(self) -> str:
+        """Return the counts so far."""
+        return f"<MapRun {self.progress}>"
+
+    def _repr_html_(self) -> str:
+        """Return a bar, for notebooks."""
+        return progress_html(self.progress.done, self._total, str(self.progress))
 
     async def __aiter__(self) -> AsyncIterator[MapItem[ResultT]]:
         """Yield items as they finish, in any order, each once."""
@@ -340,7 +278,10 @@ class MapRun(Generic[ResultT]):
     def _take(self) -> _Chunk:
         """Return the next items and their task, of a size and of bytes that fit."""
         if self._halves:
-            return self._halves.popleft()
+            half = self._halves.popleft()
+            if half.captured is None and self._captured is not None:
+                half = replace(half, captured=self._captured.pack_items(half.indices))
+            return half
         source = self._again or self._waiting
         count = min(self._sizer.next_size(len(source)), len(source))
         while True:
@@ -352,7 +293,8 @@ class MapRun(Generic[ResultT]):
             count = min(fitting, count - 1)
         for _ in indices:
             source.popleft()
-        return _Chunk(indices, packed, is_first=source is self._waiting)
+        is_first = source is self._waiting
+        return _Chunk(indices, packed, is_first=is_first, again=not is_first)
 
     def _pack(self, indices: list[int]) -> tuple[Captured | None, int]:
         """Return the task of some items and its bytes; None: too many for one."""
@@ -366,63 +308,90 @@ class MapRun(Generic[ResultT]):
         return packed, len(packed.arguments)
 
     async def _run_chunk(self, chunk: _Chunk) -> None:
-        indices = chunk.indices
-        task = await self._submit(chunk.captured)
+        chunk, indices = self._note(chunk), chunk.indices
+        task = await self._submit(chunk)
         began = time.monotonic()
         self._tasks.append(task)
         self._sent += len(indices) if chunk.is_first else 0
         answer = await task.wait()
         assert answer is not None  # noqa: S101 - no timeout was given
         if self._is_too_much(indices, answer):
-            self._halve(indices)
+            self._halve([index for index in indices if self._counts(chunk, index)])
             return
         cost = ChunkCost(
             len(indices),
             trip_s=time.monotonic() - began,
             claimed_s=_claimed_s(answer),
-            sent_bytes=len(chunk.captured.arguments),
+            sent_bytes=len(chunk.captured.arguments) if chunk.captured else 0,
             answer_bytes=answer.ByteSize(),
         )
         if answer.items:  # else it ended by a deadline, or was never computed
             self._sizer.note(cost)
         outcomes = await task.item_results(len(indices))
         for index, outcome in zip(indices, outcomes, strict=True):
-            self._settle(index, outcome)
+            if self._counts(chunk, index):
+                self._settle(index, outcome)
 
     def _is_too_much(self, indices: list[int], answer: pb.PollTaskResponse) -> bool:
         """Whether a chunk that we made hit a limit as a whole."""
-        ours = not self._sizer.fixed and len(indices) > 1
-        return ours and not answer.items and answer.code in LIMITS_HIT
+        ours = self._captured and not self._sizer.fixed and len(indices) > 1
+        return bool(ours) and not answer.items and answer.code in LIMITS_HIT
 
     def _halve(self, indices: list[int]) -> None:
         """Let both halves of a chunk be sent by themselves."""
         assert self._captured is not None  # noqa: S101 - there are items
         self._sizer.halve(len(indices))
         middle = len(indices) // 2
-        for half in (indices[:middle], indices[middle:]):
+        for half in filter(None, (indices[:middle], indices[middle:])):
             self._halves.append(_Chunk(half, self._captured.pack_items(half)))
 
-    async def _submit(self, captured: Captured) -> SubmittedTask[ResultT]:
+    async def _submit(self, chunk: _Chunk) -> SubmittedTask[ResultT]:
         """Submit one chunk; a quota that is used up is waited out.
 
         So is a server that is away, once it has taken a part of this map: whoever waits
         for the results has said how long.
         """
-        key, backoff = uuid.uuid4().hex, QUOTA()
+        record, number = self._record, chunk.number
+        if record is None or number is None:
+            assert chunk.captured is not None  # noqa: S101 - it was never sent
+            return await self._send(chunk.captured, uuid.uuid4().hex)
+        if chunk.captured is None:
+            return SubmittedTask(self._session, record.chunks[number].task_id)
+        task = await self._send(chunk.captured, f"{record.key}.{number}")
+        record.note_task(number, task.task_id)
+        return task
+
+    def _note(self, chunk: _Chunk) -> _Chunk:
+        """Return the chunk with its place in the record, where there is one."""
+        if self._record is None or chunk.number is not None:
+            return chunk
+        number = self._record.add(chunk.indices, again=chunk.again)
+        self._homes.update(dict.fromkeys(chunk.indices, number))
+        return replace(chunk, number=number)
+
+    def _counts(self, chunk: _Chunk, index: int) -> bool:
+        """Whether the chunk has the item's outcome, and no later one."""
+        return self._homes.get(index, chunk.number) == chunk.number
+
+    async def _send(self, captured: Captured, key: str) -> SubmittedTask[ResultT]:
+        backoff = QUOTA()
         while True:
             try:
                 return await submit(self._session, captured, self._options, key)
-            except PolicyRefusal as error:
-                if error.code not in WAITED_OUT:
-                    raise
             except UnreachableError:
                 if not self._tasks:
+                    raise
+            except StoiloError as error:
+                if error.code == KEY_TAKEN and self._record is not None:
+                    why = "its function, items or options were others"
+                    raise self._record.other_map(why) from None
+                if error.code not in WAITED_OUT:
                     raise
             await asyncio.sleep(backoff.next_pause())
 
     def _settle(self, index: int, outcome: TaskOutcome[ResultT]) -> None:
         lost = isinstance(outcome, TaskSystemError) and outcome.code in SENT_AGAIN
-        if lost and index not in self._retried:
+        if lost and index not in self._retried and self._captured is not None:
             self._retried.add(index)
             self._again.append(index)
             return

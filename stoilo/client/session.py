@@ -8,13 +8,15 @@ loses nothing but the list: the server has the tasks.
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 from stoilo.client.capture import Captured
 from stoilo.client.capture.arguments import encode_stored
@@ -24,7 +26,10 @@ from stoilo.client.submitting import Submitter
 from stoilo.client.waiting import Waiting
 from stoilo.client.wire import Wire
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import StoiloError, UsageError
+
+P = ParamSpec("P")
+GivenT = TypeVar("GivenT")
 
 logger = logging.getLogger("stoilo.client")
 
@@ -42,6 +47,22 @@ class JournalEntry:
     submitted_at: int  # s since 1970
 
 
+def append_row(path: Path, row: Mapping[str, object]) -> bool:
+    """Append one JSON line to a file that only its user can read; tell a disk's refusal."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle = os.open(path, flags, 0o600)
+        try:
+            os.write(handle, json.dumps(row, separators=(",", ":")).encode() + b"\n")
+        finally:
+            os.close(handle)
+    except OSError as error:
+        logger.warning("the task journal cannot be written: %s", error.strerror)
+        return False
+    return True
+
+
 class Journal:
     """Append-only list in one file; None keeps nothing."""
 
@@ -50,19 +71,7 @@ class Journal:
 
     def append(self, entry: JournalEntry) -> None:
         """Add one line; a full or read-only disk is reported once and not fatal."""
-        if self.path is None:
-            return
-        line = json.dumps(asdict(entry), separators=(",", ":")) + "\n"
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            handle = os.open(self.path, flags, 0o600)
-            try:
-                os.write(handle, line.encode())
-            finally:
-                os.close(handle)
-        except OSError as error:
-            logger.warning("the task journal cannot be written: %s", error.strerror)
+        if self.path is not None and not append_row(self.path, asdict(entry)):
             self.path = None
 
     def read(self, limit: int = 100, target: str = "") -> list[JournalEntry]:
@@ -102,6 +111,21 @@ def entry_now(
 ) -> JournalEntry:
     """Return an entry dated now."""
     return JournalEntry(task_id, target, label, source_digest, int(time.time()))
+
+
+def at_the_caller(
+    method: Callable[P, Coroutine[Any, Any, GivenT]],
+) -> Callable[P, Coroutine[Any, Any, GivenT]]:
+    """Return `method` whose errors of ours show its caller's frames, not ours."""
+
+    @functools.wraps(method)
+    async def call(*args: P.args, **kwargs: P.kwargs) -> GivenT:
+        try:
+            return await method(*args, **kwargs)
+        except StoiloError as error:  # its way through here says nothing to a caller
+            raise error.with_traceback(None) from error.__cause__
+
+    return call
 
 
 PATIENCE_S = 60.0

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
+import importlib
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
@@ -160,6 +164,46 @@ def status_html(status: TaskStatus) -> str:
         for index, copy in enumerate(status.copies)
     ]
     return _table(rows)
+
+
+BAR = 30  # characters
+REDRAW_S = 0.5
+
+
+def progress_html(done: int, total: int, text: str) -> str:
+    """Return a bar with its text, without scripts."""
+    bar = f"<progress value='{done}' max='{max(1, total)}'></progress>"
+    return f"{bar} {html.escape(text)}"
+
+
+async def show_progress(what: Any) -> None:  # noqa: ANN401 - has progress and _repr_html_
+    """Draw something's progress until cancelled: in a notebook's cell, or on a terminal.
+
+    A notebook gets `_repr_html_` and no widgets; another stream the last line only.
+    """
+    shell: Any = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    handle = None
+    if hasattr(shell, "kernel"):
+        display = importlib.import_module("IPython.display").display
+        handle = display(what, display_id=True)
+    is_live = handle is not None or sys.stderr.isatty()
+    try:
+        while True:
+            if is_live:
+                _draw(what, handle, "\r")
+            await asyncio.sleep(REDRAW_S)
+    finally:
+        _draw(what, handle, "\n")
+
+
+def _draw(what: Any, handle: Any, end: str) -> None:  # noqa: ANN401 - as above
+    if handle is not None:
+        handle.update(what)
+        return
+    counts = what.progress
+    filled = "#" * (BAR * counts.done // max(1, counts.total))
+    sys.stderr.write(f"[{filled:-<{BAR}}] {counts}{end}")
+    sys.stderr.flush()
 
 
 def source_html(source: str) -> str:

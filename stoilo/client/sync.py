@@ -26,6 +26,7 @@ from stoilo.client.session import PATIENCE_S, Journal, Review
 from stoilo.client.status import TaskStatus
 from stoilo.client.task import StagedTask, SubmittedTask
 from stoilo.core.background import EventLoopThread
+from stoilo.core.errors import StoiloError
 
 P = ParamSpec("P")
 CoreT = TypeVar("CoreT")
@@ -33,6 +34,14 @@ MadeT = TypeVar("MadeT")
 GivenT = TypeVar("GivenT")
 
 background = EventLoopThread("stoilo-client")
+
+
+def _run(work: Coroutine[Any, Any, GivenT]) -> GivenT:
+    """Wait for `work`; our errors show the caller's frames, not the two loops'."""
+    try:
+        return background.run(work)
+    except StoiloError as error:
+        raise error.with_traceback(None) from error.__cause__
 
 
 class AsCompleted:
@@ -125,7 +134,7 @@ def _iterate(items: AsyncIterable[GivenT]) -> Iterator[GivenT]:
         except StopAsyncIteration:
             return []
 
-    while found := background.run(next_item()):
+    while found := _run(next_item()):
         yield found[0]
 
 
@@ -147,7 +156,7 @@ def _waits(
 
     @functools.wraps(method)
     def call(self: _Face[CoreT], /, *args: P.args, **kwargs: P.kwargs) -> GivenT:
-        return background.run(method(self._core, *args, **kwargs))
+        return _run(method(self._core, *args, **kwargs))
 
     return call
 
@@ -216,7 +225,7 @@ class SyncStagedTask(_Face[StagedTask[ResultT]], Generic[ResultT]):
 
     def submit(self) -> SyncSubmittedTask[ResultT]:
         """Send the task to the server; see `StagedTask.submit`."""
-        return SyncSubmittedTask(background.run(self._core.submit()))
+        return SyncSubmittedTask(_run(self._core.submit()))
 
     result = _waits(StagedTask[ResultT].result)
     _repr_html_ = _makes(_same, StagedTask[ResultT]._repr_html_)
@@ -248,6 +257,7 @@ class SyncMapRun(_Face[MapRun[ResultT]], Generic[ResultT]):
     to_columns = _waits(MapRun[ResultT].to_columns)
     to_pandas = _waits(MapRun[ResultT].to_pandas)
     cancel = _waits(MapRun[ResultT].cancel)
+    _repr_html_ = _makes(_same, MapRun[ResultT]._repr_html_)
 
     def __iter__(self) -> Iterator[MapItem[ResultT]]:
         """Yield items as they finish, in any order."""
@@ -265,6 +275,7 @@ class SyncConnection(_Face[Connection]):
     create_task = _makes(SyncStagedTask, Connection.create_task)
     restore_task = _makes(SyncSubmittedTask, Connection.restore_task)
     map = _makes(SyncMapRun, Connection.map)
+    restore_map = _makes(SyncMapRun, Connection.restore_map)
     preview = _makes(_same, Connection.preview)
     recent_tasks = _makes(_same, Connection.recent_tasks)
     list_tasks = _waits(Connection.list_tasks)
@@ -299,4 +310,4 @@ def connect_sync(
             where, timeout=timeout, review=review, journal=journal, patience=patience
         )
 
-    return SyncConnection(background.run(work()))
+    return SyncConnection(_run(work()))

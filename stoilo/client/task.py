@@ -20,7 +20,7 @@ from stoilo.client.results import (
     read_items,
     read_outcome,
 )
-from stoilo.client.session import Session, source_digest
+from stoilo.client.session import Session, at_the_caller, source_digest
 from stoilo.client.status import (
     TaskStatus,
     explain,
@@ -29,7 +29,6 @@ from stoilo.client.status import (
 )
 from stoilo.client.wire import SourceRefused
 from stoilo.core import tracing
-from stoilo.core.errors import StoiloError
 from stoilo.core.rate_limit import Backoff
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
@@ -70,6 +69,7 @@ class SubmittedTask(Generic[ResultT]):
         """What the server said last, without asking again; None before it did."""
         return None if self._last is None else read_status(self._last)
 
+    @at_the_caller
     async def result(self, timeout: float | None = None) -> TaskOutcome[ResultT]:  # noqa: ASYNC109 - the futures' word
         """Wait for the outcome and return it.
 
@@ -91,6 +91,7 @@ class SubmittedTask(Generic[ResultT]):
             return TimedOut(self._task_id, timeout or 0.0, state)
         return await read_outcome(self._session.wire, answer, self._known)
 
+    @at_the_caller
     async def stored(self) -> StoredValue | TaskOutcome[ResultT]:
         """Wait as `result` does; return a handle of the value instead of the value.
 
@@ -172,6 +173,7 @@ class SubmittedTask(Generic[ResultT]):
             self._final = answer
         return answer
 
+    @at_the_caller
     async def status(self) -> TaskStatus:
         """Ask the server where the task is.
 
@@ -190,6 +192,7 @@ class SubmittedTask(Generic[ResultT]):
         """Return one sentence: why the task waits, or how it ended."""
         return explain(await self.status())
 
+    @at_the_caller
     async def cancel(self) -> bool:
         """Ask for cancellation; True when the task ended as cancelled.
 
@@ -201,6 +204,7 @@ class SubmittedTask(Generic[ResultT]):
         )
         return bool(answer.state == TaskState.CANCELLED.value)
 
+    @at_the_caller
     async def reject(self, reason: str) -> bool:
         """Say that the task's value cannot be used, though volunteers agreed on it.
 
@@ -273,6 +277,7 @@ class StagedTask(Generic[ResultT]):
         """The validator module's exact text; empty with the default validators."""
         return self._captured.validator_module
 
+    @at_the_caller
     async def submit(self) -> SubmittedTask[ResultT]:
         """Send the task to the server and return it with its id.
 
@@ -285,11 +290,9 @@ class StagedTask(Generic[ResultT]):
         if self._submitting is None or _has_failed(self._submitting):
             work = submit(self._session, self._captured, self._options, self._key)
             self._submitting = asyncio.ensure_future(work)
-        try:
-            return await asyncio.shield(self._submitting)
-        except StoiloError as error:  # its way through here says nothing to a caller
-            raise error.with_traceback(None) from None
+        return await asyncio.shield(self._submitting)
 
+    @at_the_caller
     async def result(self, timeout: float | None = None) -> TaskOutcome[ResultT]:  # noqa: ASYNC109 - same
         """Submit, then wait as `SubmittedTask.result` does."""
         return await (await self.submit()).result(timeout)

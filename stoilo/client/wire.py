@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import grpc
@@ -215,7 +215,6 @@ def _findings(detail: pb.ErrorDetail) -> tuple[Finding, ...]:
 logger = logging.getLogger("stoilo.client")
 
 CALL_S = 30.0  # Deadline of one call, s (thesis: 30)
-
 UPLOAD_BYTES = 256 * 1024  # larger pieces cost both sides fresh pages
 TRANSFER_S = 600.0
 WARN_EVERY_S = 30.0
@@ -230,6 +229,7 @@ class Wire:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.last_success: float | None = None
+        self._is_closed = False
         self._warned = float("-inf")
         self._channel = _open_channel(address)
         self._stub = tasks_pb2_grpc.TaskServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
@@ -241,6 +241,7 @@ class Wire:
 
     async def close(self) -> None:
         """Close the channel; calls in flight fail."""
+        self._is_closed = True
         await self._channel.close()
 
     async def call(
@@ -340,17 +341,15 @@ class Wire:
         self, method: str, request: Request, *, timeout_s: float
     ) -> AsyncGenerator[Any, None]:
         """Yield the messages of one call; closing it ends the call."""
-        call = getattr(self._stub, method)(
-            request, timeout=timeout_s, metadata=self._metadata
-        )
-        try:
-            async for message in call:
-                yield message
-        except grpc.aio.AioRpcError as error:
-            raise self._mapped(error) from None
-        finally:
-            call.cancel()
-        self.last_success = time.monotonic()
+        with self._own_errors():
+            call = getattr(self._stub, method)(
+                request, timeout=timeout_s, metadata=self._metadata
+            )
+            try:
+                async for message in call:
+                    yield message
+            finally:
+                call.cancel()
 
     async def _attempt(
         self,
@@ -361,12 +360,28 @@ class Wire:
         traces: Sequence[str] = (),
     ) -> Any:  # noqa: ANN401 - same
         metadata = (*self._metadata, *tracing.headers(traces))
+        with self._own_errors():
+            return await method(request, timeout=timeout_s, metadata=metadata)
+
+    @contextmanager
+    def _own_errors(self) -> Iterator[None]:
+        """Let a call's failure come out as our error, without gRPC's frames."""
+        self._check_open()
         try:
-            response = await method(request, timeout=timeout_s, metadata=metadata)
+            yield
         except grpc.aio.AioRpcError as error:
             raise self._mapped(error) from None
+        except asyncio.CancelledError:  # also gRPC's word for a channel that was closed
+            if not ((task := asyncio.current_task()) and task.cancelling()):
+                self._check_open()
+            raise
         self.last_success = time.monotonic()
-        return response
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            closed = f"this connection to {self.address.target} is closed"
+            hint = "connect again; restore_task(task_id) finds what was submitted"
+            raise UsageError("STO-C042", closed, hint=hint) from None
 
     def _mapped(self, error: grpc.aio.AioRpcError) -> StoiloError:
         if not is_lost(error):

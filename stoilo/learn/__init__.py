@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from stoilo.core.errors import UsageError
+
 if TYPE_CHECKING:
     from stoilo.learn.backends.local import LocalBackend
     from stoilo.learn.backends.server import ServerBackend
@@ -222,7 +224,16 @@ def __getattr__(name: str) -> object:
     """Import a public name at its first use (PEP 562)."""
     if name not in _HOME_OF:
         raise AttributeError(f"module 'stoilo.learn' has no attribute {name!r}")
-    home = importlib.import_module(f"stoilo.learn.{_HOME_OF[name]}")
+    try:
+        home = importlib.import_module(f"stoilo.learn.{_HOME_OF[name]}")
+    except ModuleNotFoundError as error:
+        if (error.name or "stoilo").startswith("stoilo"):
+            raise
+        raise UsageError(
+            "STO-U002",
+            f"stoilo.learn.{name} needs the learn extra ({error.name} is missing)",
+            hint="pip install 'stoilo[learn]'",
+        ) from None
     value = getattr(home, name)
     globals()[name] = value
     return value

@@ -55,6 +55,8 @@ class ServerConfig:
         signer_socket: unix socket of a signer that runs as a user of its own; empty = the
             server starts one itself.
         origin: name of project and log, fixed at the first start.
+        purpose: what is computed here and for whom, for the front page: plain text, an
+            empty line parts paragraphs.
         policy: file of the project's policy, empty = the shipped one.
         log_policy: file that names the log's witnesses and their quorum, empty = none.
         admission_life_s: how long an admission holds, s.
@@ -87,6 +89,7 @@ class ServerConfig:
     engine_database: str = ""
     signer_socket: str = ""
     origin: str = DEFAULT_ORIGIN
+    purpose: str = ""
     policy: str = ""
     log_policy: str = ""
     admission_life_s: int = 7 * 86_400

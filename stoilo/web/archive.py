@@ -195,6 +195,8 @@ MAX_QUERY_CHARS = 128
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}")
 _HEX64 = re.compile(r"[0-9a-f]{64}")
 _WORD = re.compile(r"[A-Za-z0-9_-]{1,64}")
+# As BOINC's manager shows a task: id, number of the attempt, number of the result
+_BOINC_NAME = re.compile(r"([0-9a-f]{32})(?:_[0-9]{1,9}){1,3}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,13 +221,13 @@ def parse_query(text: str) -> Query:
         kinds = (MentionKind.COMMITMENT, MentionKind.DIGEST, MentionKind.KEY)
         return Query(None, tuple(Mention(kind, word.lower()) for kind in kinds))
     if _WORD.fullmatch(word):
-        task = Mention(MentionKind.COMMITMENT, task_commitment(word))
+        task = Mention(MentionKind.COMMITMENT, name_task(word))
         return Query(None, (task, Mention(MentionKind.KEY, word.lower())))
     raise _unknown()
 
 
 def name_task(text: str) -> str:
-    """Return the commitment of a task that a path names by its id or commitment.
+    """Return the commitment of a task named by its id, its commitment or BOINC's name.
 
     Raises:
         UsageError: ``STO-L063``.
@@ -233,7 +235,8 @@ def name_task(text: str) -> str:
     if _HEX64.fullmatch(text):
         return text
     if _WORD.fullmatch(text):
-        return task_commitment(text)
+        name = _BOINC_NAME.fullmatch(text)
+        return task_commitment(name[1] if name else text)
     raise _unknown()
 
 
@@ -263,6 +266,6 @@ def _unknown() -> UsageError:
     return UsageError(
         "STO-L063",
         "this is nothing that the log can be searched for",
-        hint="give an entry's number, a task's id, a digest or commitment of 64 digits, "
-        "a code like STO-P034 or a key's role",
+        hint="give an entry's number, a task's id or its name in BOINC, a digest or "
+        "commitment of 64 digits, a code like STO-P034 or a key's role",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stoilo.client.mapping import (
+from stoilo.client.chunks import (
     CHUNK_BYTES,
     DEFAULT_CPU_S,
     DEFAULT_WALL_S,

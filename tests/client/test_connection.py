@@ -3,6 +3,9 @@ from __future__ import annotations
 
 import asyncio
 import stat
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -359,6 +362,35 @@ def test_preview_shows_the_validators_too(with_fake: Any) -> None:
         assert "def init_valid(v):" in text
 
     with_fake(body)
+
+
+def timed(_kwargs: dict[str, Any]) -> float:
+    began = time.perf_counter()
+    return datetime.now(tz=UTC).timestamp() + time.perf_counter() - began
+
+
+def timeless(kwargs: dict[str, Any]) -> Any:
+    time.sleep(0)
+    return kwargs["clock"].time()
+
+
+@pytest.mark.parametrize(
+    ("function", "clocks"),
+    [(timed, {"time.perf_counter()", "datetime.now()"}), (timeless, set())],
+    ids=["timed", "control"],
+)
+def test_preview_warns_of_clocks_that_are_virtual_in_a_task(
+    with_fake: Any,
+    caplog: pytest.LogCaptureFixture,
+    function: Callable[..., Any],
+    clocks: set[str],
+) -> None:
+    async def body(conn: Any, _service: FakeTaskService) -> None:
+        conn.preview(function)
+
+    with_fake(body)
+    told = [row.message for row in caplog.records if "on volunteers'" in row.message]
+    assert {row.split()[3] for row in told} == clocks
 
 
 def test_own_tasks_are_listed_by_state_and_label(with_fake: Any) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 import stoilo
-from stoilo.client.mapping import FIRST_ITEMS, SENT_AGAIN
+from stoilo.client.chunks import FIRST_ITEMS
+from stoilo.client.mapping import SENT_AGAIN
 from stoilo.core.codebook import load_codebook
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.errors import PolicyRefusal

@@ -56,3 +56,49 @@ def test_the_client_never_loads_server_code() -> None:
 def test_every_code_of_the_client_has_its_page() -> None:
     pages = {code for code in load_codebook() if code.startswith("STO-C")}
     assert {"STO-C010", "STO-C042", "STO-C050", "STO-C060"} <= pages
+
+
+BASE_ONLY = """\
+import sys
+for name in ("numpy", "torch", "PIL", "safetensors"):
+    sys.modules[name] = None  # as if it were not installed
+import stoilo, stoilo.learn
+print(stoilo.learn.__name__, "learn" in dir(stoilo), "fit" in dir(stoilo.learn))
+try:
+    {}
+except stoilo.StoiloError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "named"),
+    [
+        ("stoilo.ml", "stoilo.learn.DiLoCoTrainer needs"),
+        ("from stoilo.ml import fit", "stoilo.learn.DiLoCoTrainer needs"),
+        ("stoilo.ddl", "stoilo.learn.DiLoCoTrainer needs"),
+        ("stoilo.learn.fit", "stoilo.learn.fit needs"),
+        ("stoilo.connect_sync", ""),  # control: the client needs none of it
+    ],
+)
+def test_missing_extra_is_named_where_training_is_asked_for(
+    use: str, named: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", BASE_ONLY.format(use)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    found, _, said = done.stdout.partition("\n")
+    assert found == "stoilo.learn True True"
+    assert said.startswith(named)
+    assert ("numpy is missing) [STO-U002]: pip install 'stoilo[learn]'" in said) == (
+        bool(named)
+    )
+
+
+def test_name_that_learning_lacks_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = stoilo.learn.nothing

@@ -23,7 +23,13 @@ FINISH = {"howto/write-validators.md": "print(result)"}
 EXPECTED = {
     "tutorial/first-task.md": ["True", "5", "3.1416", "UserError True", "finished"],
     "howto/keep-long-tasks-going.md": ["True", "True"],
-    "howto/use-map.md": ["3.1", "of 60", "['n', 'root'] (5, 2)", "[32, 9, 64]"],
+    "howto/use-map.md": [
+        "3.1",
+        "of 60",
+        "True 60",
+        "['n', 'root'] (5, 2)",
+        "[32, 9, 64]",
+    ],
     "howto/use-libraries.md": [
         "rate: True",
         "\nbest: LogisticRegression True",

@@ -39,6 +39,18 @@ def test_task_id_becomes_its_commitment():
     assert name_task("0a1b") == task_commitment("0a1b")
 
 
+@pytest.mark.parametrize("ending", ["_1", "_1_0", "_12_7_3"])
+def test_name_that_boinc_shows_is_the_tasks(ending):
+    task, name = HEX[:32], f"{HEX[:32]}{ending}"
+    assert name_task(name) == task_commitment(task)
+    assert parse_query(f" {name} ").mentions[0].value == task_commitment(task)
+
+
+@pytest.mark.parametrize("name", ["ab_1_0", f"{HEX[:32]}_x", f"{HEX[:31]}_1_0"])
+def test_name_of_another_form_is_an_id_of_its_own(name):
+    assert name_task(name) == task_commitment(name)
+
+
 def test_commitment_names_its_task():
     assert name_task(HEX) == HEX
 

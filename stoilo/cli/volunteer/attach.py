@@ -20,8 +20,11 @@ from stoilo.executor.volunteer.attachments import (
     Attachments,
     arguments_of,
     choose_means,
+    fetch_root,
+    greet_project,
     leave_project,
     look_up_account,
+    make_account,
 )
 from stoilo.executor.volunteer.main import main
 from stoilo.executor.volunteer.transfer import Transfer
@@ -38,6 +41,13 @@ _MODULE = "stoilo.executor.volunteer"
 @click.argument("url")
 @click.option("--key", help="Account key, or @FILE: then it is in no process list.")
 @click.option("--email", help="Ask the project for the key; the password is asked for.")
+@click.option(
+    "--new-account", is_flag=True, help="Make the account of --email at the project."
+)
+@click.option(
+    "--fingerprint",
+    help="SHA-256 of the project's root, which is then fetched; in place of --root.",
+)
 @how_options
 @data_option
 @JSON
@@ -45,6 +55,8 @@ def attach(  # noqa: PLR0917 - click passes options by name
     url: str,
     key: str | None,
     email: str | None,
+    new_account: bool,
+    fingerprint: str | None,
     root: Path | None,
     launcher: Path | None,
     project_programs: bool,
@@ -59,14 +71,19 @@ def attach(  # noqa: PLR0917 - click passes options by name
     """Attach this computer to the project at URL; `stoilo volunteer run` then helps it.
 
     A key comes from the project's pages, or by --email from its account service: the
-    password is then asked for, or read from a pipe. Nothing runs yet.
+    password is then asked for, or read from a pipe. Without either a person at a terminal
+    is offered a new account. The project is called once with the key; nothing runs yet.
     """
+    if root is not None and fingerprint is not None:
+        raise UsageError("STO-U003", "say one of --root and --fingerprint")
+    if key is None and email is None and sys.stdin.isatty():
+        email, new_account = _offer_account(url), True
     if not 1 <= slots <= _MAX_SLOTS:
         raise UsageError("STO-U003", f"--slots is 1 to {_MAX_SLOTS}")
     said = AttachmentFile(
         project=_master_url(url),
         means=choose_means(
-            root=root is not None,
+            root=root is not None or fingerprint is not None,
             launcher=launcher is not None,
             project_programs=project_programs,
             trust_project_programs=trust_project_programs,
@@ -82,10 +99,18 @@ def attach(  # noqa: PLR0917 - click passes options by name
     transfer = Transfer(said.project, ca=ca)
     try:
         transfer.scheduler_url()  # a wrong address shows here, not in a log later
-        account = _account_key(transfer, key, email)
+        if fingerprint is not None:  # before any password leaves
+            root_bytes = fetch_root(transfer, fingerprint)
+        account = _account_key(transfer, key, email, new=new_account)
     finally:
         transfer.close()
-    made = Attachments(data).add(said, account, root=root_bytes, ca=ca_bytes)
+    attachments = Attachments(data)
+    made = attachments.add(said, account, root=root_bytes, ca=ca_bytes)
+    try:
+        greet_project(made)
+    except BaseException:
+        attachments.remove(made)
+        raise
     record = {"project": said.project, "directory": str(made.directory)}
     text = f"attached to {said.project}; next: stoilo volunteer run"
     say(record, text, as_json=as_json)
@@ -129,7 +154,7 @@ def run(url: str | None, data: Path, *, verbose: bool) -> int:
         raise UsageError(
             "STO-X045",
             "this computer is attached to no project",
-            hint="stoilo volunteer attach URL --key @FILE --root FILE",
+            hint="stoilo volunteer attach URL --fingerprint HEX, as the project's page says",
         )
     more = ["--verbose"] if verbose else []
     every = [[*arguments_of(one), *more] for one in chosen]
@@ -178,12 +203,25 @@ def _master_url(url: str) -> str:
     return url if url.endswith("/") else f"{url}/"
 
 
-def _account_key(transfer: Transfer, key: str | None, email: str | None) -> str:
+def _offer_account(url: str) -> str:
+    """Return the address of the account to be made, asked for at the terminal."""
+    click.echo(
+        f"An account at {url} counts what your computers do. It needs an e-mail address\n"
+        "and a password of its own. (You have one? Ctrl-C, then --email or --key @FILE.)",
+        err=True,
+    )
+    return str(click.prompt("E-mail of the new account", err=True))
+
+
+def _account_key(
+    transfer: Transfer, key: str | None, email: str | None, *, new: bool
+) -> str:
     """Return the account key: as said, from its file, or from the project."""
-    if (key is None) == (email is None):
+    if (key is None) == (email is None) or (new and email is None):
         raise UsageError("STO-U003", "say one of --key and --email")
     if email is not None:
-        return look_up_account(transfer, email, _password())
+        ask = make_account if new else look_up_account
+        return ask(transfer, email, _password(twice=new))
     assert key is not None  # noqa: S101 - one of the two is there
     if key.startswith("@"):
         key = _read(Path(key[1:]), _MAX_KEY_BYTES).decode("ascii", "replace")
@@ -202,9 +240,13 @@ def _check_private(project: str) -> None:
         )
 
 
-def _password() -> str:
+def _password(*, twice: bool) -> str:
     if sys.stdin.isatty():
-        return str(click.prompt("Password", hide_input=True, err=True))
+        return str(
+            click.prompt(
+                "Password", hide_input=True, err=True, confirmation_prompt=twice
+            )
+        )
     return sys.stdin.readline(_MAX_KEY_BYTES).rstrip("\r\n")
 
 

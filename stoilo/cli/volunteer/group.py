@@ -67,6 +67,10 @@ _COMMANDS = {
     "detach": ("volunteer.attach", "Detach from a project and forget it."),
     "run": ("volunteer.attach", "Help every attached project, or one."),
     "status": ("volunteer.status", "Show projects, tasks, credit and trouble."),
+    "history": (
+        "volunteer.status",
+        "Show what ran here lately, with links to the log.",
+    ),
     "suspend": ("volunteer.status", "Let nothing run until --undo."),
     "opt-in": ("volunteer.opt_in", "Say what may run on this computer, or show it."),
     "self-check": (

@@ -13,7 +13,7 @@ from stoilo.cli.output import FILE, JSON, read_file, say
 from stoilo.cli.volunteer.group import data_option
 from stoilo.cli.volunteer.opt_in import describe_allowed
 from stoilo.core.digests import Digest, content_digest
-from stoilo.core.errors import StoiloError, UsageError
+from stoilo.core.errors import StoiloError, UsageError, show_plainly
 from stoilo.executor.verifier.inspection import (
     OwnParts,
     SelfCheck,
@@ -24,6 +24,8 @@ from stoilo.executor.verifier.inspection import (
 from stoilo.executor.verifier.installation import default_files, load_opt_in
 from stoilo.executor.verifier.trust import installed_release, load_trust
 from stoilo.executor.volunteer.attachments import Attachments
+from stoilo.executor.volunteer.history import PastRun, read_history
+from stoilo.executor.volunteer.ledger import NO_HOST, HostRecord, load_record
 from stoilo.executor.volunteer.programs import fetch_release
 from stoilo.executor.volunteer.status import (
     Control,
@@ -84,6 +86,50 @@ def status(
     say(shown, _render(shown), as_json=as_json)
 
 
+class ShownRun(msgspec.Struct, frozen=True):
+    """One row of the history: what the volunteer noted, its project and its log's page."""
+
+    project: str
+    page: str  # address of the task's page in the project's log
+    run: PastRun
+
+
+@click.command(short_help="Show what ran here lately, with links to the log.")
+@_which
+@click.option("--most", default=20, show_default=True, help="Rows, the newest ones.")
+@JSON
+def history(
+    url: str | None, data: Path, state: Path | None, most: int, *, as_json: bool
+) -> None:
+    """Show what ran here lately: when, function, level, how long, how it ended.
+
+    Reads what the volunteer noted on this computer (the newest thousand), and asks nobody.
+    The page in the project's log says what was checked before it ran.
+    """
+    found = [
+        ShownRun(project, _page_of(project, run), run)
+        for project, place in _places(url, data, state)
+        for run in read_history(place)
+    ]
+    found.sort(key=lambda one: one.run.at, reverse=True)
+    shown = found[: max(0, most)]
+    text = "\n".join(map(_render_run, shown)) or "nothing ran here yet"
+    say(shown, text, as_json=as_json)
+
+
+def _page_of(project: str, run: PastRun) -> str:
+    task, _, number = run.workunit.rpartition("_")
+    return f"{project}audit/task/{task}" if number.isdecimal() and project else ""
+
+
+def _render_run(one: ShownRun) -> str:
+    run = one.run
+    ended = f"{run.outcome} {run.code}".strip()
+    what = f"{run.function or run.workunit}  {run.level or run.app}"
+    line = f"{_when(run.at)}  {what}  {run.elapsed_s:.1f} s  {ended}\n  {one.page}"
+    return show_plainly(line.rstrip())
+
+
 @click.command(short_help="Let nothing run until --undo.")
 @_which
 @click.option("--undo", is_flag=True, help="Let tasks run again.")
@@ -110,7 +156,8 @@ def _places(url: str | None, data: Path, state: Path | None) -> list[tuple[str, 
     if state is not None:
         if url is not None:
             raise UsageError("STO-U003", "a URL and --state exclude each other")
-        return [("", state / "project")]
+        place = state / "project"
+        return [(load_record(place / "host.json", HostRecord, NO_HOST).project, place)]
     attachments = Attachments(data)
     chosen = [attachments.find(url)] if url else attachments.every()
     return [(one.said.project, one.project_directory) for one in chosen]

@@ -36,7 +36,8 @@ def make_class(graph: Graph, cls: type, wanted: str, where: str) -> Target:
         if is_namedtuple(cls) and cls.__bases__ == (tuple,):
             return _make_namedtuple(graph, cls, wanted, where)
         raise
-    target = ClassTarget([wanted or cls.__name__], name, node=node)
+    names = [cls.__name__, wanted] if wanted else [cls.__name__]
+    target = ClassTarget(names, name, node=node)
     target.file = file_of(methods[0].__code__) if methods else ""
     graph.remember(cls, target)
     _drop_hooks(node)

@@ -125,7 +125,8 @@ def _choose(
 
 
 def _is_tidy(name: str) -> bool:
-    return name.isidentifier() and not name.startswith("_") and not name.endswith("_")
+    reserved = ("__", "_stoilo", "_abc_")  # in a task; `_helper` is a name like others
+    return name.isidentifier() and not (name.startswith(reserved) or name[-1] == "_")
 
 
 def _fits(name: str, target: Target, inside: dict[int, set[str]]) -> bool:

@@ -139,7 +139,8 @@ def _make_function(
     graph: Graph, value: types.FunctionType, wanted: str, where: str
 ) -> Target:
     name = value.__name__ if value.__name__.isidentifier() else wanted or "task"
-    target = FunctionTarget([wanted or name], where or name)
+    # Its own name first: `__name__`, and a traceback, say the same there as here
+    target = FunctionTarget([name, wanted] if wanted else [name], where or name)
     graph.remember(value, target)
     node = find_function(value, where or name)
     if isinstance(node, ast.AsyncFunctionDef):

@@ -346,7 +346,10 @@ def _capture_validators(
             found.append(None)
             continue
         check_arity(func, count, name, f"{count} returned value(s), gives a bool")
-        target = graph.place_callable(func, name.removesuffix("_func"), name)
+        role = name.removesuffix("_func")
+        target = graph.place_callable(func, role, name)
+        if target not in found:  # the server knows its own checks by these names
+            target.wanted.insert(0, role)
         found.append(target)
         roots.append(target)
     graph.close()

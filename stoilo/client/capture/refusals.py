@@ -1,12 +1,14 @@
-"""What cannot travel, and how we say so: the name, why, and what to do instead."""
+"""What cannot travel or changes on the way, and how we say so: name, reason, advice."""
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import concurrent.futures
 import io
 import logging
 import queue
+import re
 import socket
 import subprocess
 import threading
@@ -92,3 +94,26 @@ def refuse_value(value: object, where: str) -> NoReturn:
     """Raise ``STO-C010``: the value that `where` names does not travel."""
     why, advice = reason_against(value)
     refuse("STO-C010", f"{where} cannot travel: it is {why}", advice)
+
+
+_STOPWATCH = r"(?:time\.)?(?:monotonic|perf_counter|process_time|thread_time)(?:_ns)?"
+_CLOCKS = {
+    _STOPWATCH: "ticks 1 µs a reading",
+    r"(?:time\.)?time(?:_ns)?|(?:\w+\.)?(?:datetime|date)\.(?:now|utcnow|today)": (
+        "is the time of the task's admission, throughout"
+    ),
+}
+
+
+def virtual_clocks(module: str) -> list[str]:
+    """Return what a task module's clocks say to volunteers, as ``time.time() is …``."""
+    nodes = list(ast.walk(ast.parse(module)))
+    imports = [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    real = {one.asname: one.name for node in imports for one in node.names}
+    calls = [ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)]
+    return [
+        f"{name}() {words}"
+        for name in dict.fromkeys(calls)
+        for pattern, words in _CLOCKS.items()
+        if re.fullmatch(pattern, re.sub(r"^\w+", lambda m: real.get(m[0], m[0]), name))
+    ]

@@ -9,6 +9,7 @@ results are reported, so that it need not wait for their deadlines.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import logging
 import re
 import secrets
@@ -21,8 +22,9 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from stoilo.core.boinc.messages import ResultState
+from stoilo.core.boinc.messages import ResultState, SchedulerReply
 from stoilo.core.boinc.xml import XmlBounds, parse_xml
+from stoilo.core.digests import content_digest
 from stoilo.core.errors import (
     DeniedError,
     StoiloError,
@@ -38,6 +40,7 @@ from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.volunteer.scheduler import (
     Caller,
     Settings,
+    identity_after,
     is_over,
     request_of,
 )
@@ -48,6 +51,7 @@ KEY: Final = "key"
 ROOT: Final = "root.json"
 CA: Final = "ca.pem"
 MAX_BYTES: Final = 64 * 1024
+MAX_ROOT_BYTES: Final = 1024 * 1024
 NAME_CHARS: Final = 80
 _OTHER = re.compile(r"[^A-Za-z0-9.-]+")
 
@@ -79,8 +83,8 @@ def choose_means(
         raise UsageError(
             "STO-U003",
             "say by what tasks shall run",
-            hint="--root FILE (this installation), --launcher FILE, --root FILE with "
-            "--project-programs, or --trust-project-programs",
+            hint="--fingerprint HEX or --root FILE (this installation), either of them "
+            "with --project-programs, --launcher FILE, or --trust-project-programs",
         )
     return means
 
@@ -235,7 +239,49 @@ def _read(directory: Path) -> Attachment:
 
 
 ACCOUNT_BOUNDS: Final = XmlBounds(document_bytes=64 * 1024, elements=64)
+CONFIG_BOUNDS: Final = XmlBounds(document_bytes=64 * 1024, elements=4096)
 _ACCOUNT_KEY = re.compile(r"[0-9A-Za-z_]{16,256}")
+
+
+def make_account(transfer: Transfer, email: str, password: str) -> str:
+    """Return the key of a new account (BOINC's web RPC).
+
+    Raises:
+        UnreachableError: ``STO-X001``.
+        DeniedError: ``STO-E016`` the project makes none, by itself or of this.
+        TrustError: ``STO-X030`` for an answer that cannot be read.
+    """
+    config = parse_xml(transfer.get("get_project_config.php"), CONFIG_BOUNDS)
+    if any(config.find(f"{who}account_creation_disabled") for who in ("", "client_")):
+        raise DeniedError(
+            "STO-E016",
+            "the project lets nobody make an account by himself",
+            hint="ask its operator for a key, then --key @FILE",
+        )
+    asked = render_lookup(email, password).replace("lookup", "create", 1)
+    name = urlencode({"user_name": _OTHER.sub("-", email.partition("@")[0])[:40]})
+    return parse_account(transfer.get(f"{asked}&{name}"))
+
+
+def fetch_root(transfer: Transfer, fingerprint: str) -> bytes:
+    """Return the project's root, whose SHA-256 must be the one that a person typed.
+
+    Raises:
+        UsageError: ``STO-U003`` it is no SHA-256.
+        UnreachableError: ``STO-X001``.
+        TrustError: ``STO-K019`` the project has another root.
+    """
+    wanted = re.sub(r"[\s:]", "", fingerprint).lower()
+    if not re.fullmatch(r"[0-9a-f]{64}", wanted):
+        raise UsageError("STO-U003", "a fingerprint is 64 hex digits, all of them")
+    root = transfer.get("release/root.json", MAX_ROOT_BYTES)
+    if not hmac.compare_digest(content_digest(root), wanted):
+        raise TrustError(
+            "STO-K019",
+            "the project's root has another fingerprint: nothing was attached",
+            hint="compare what you typed; if it is right, this server is not the project",
+        )
+    return root
 
 
 def look_up_account(transfer: Transfer, email: str, password: str) -> str:
@@ -303,23 +349,45 @@ def leave_project(attachment: Attachment, *, abort_tasks: bool) -> bool:
         ledger.close()
 
 
+def greet_project(attachment: Attachment) -> None:
+    """Call the project once: it knows the key, and this computer from now on.
+
+    Raises:
+        UnreachableError: ``STO-X001``.
+        DeniedError: ``STO-E016`` it does not know the key.
+        TrustError: ``STO-X030``.
+    """
+    ledger = Ledger(attachment.project_directory, attachment.said.project)
+    try:
+        ledger.save_host(identity_after(ledger.host, _call(attachment, ledger)))
+    finally:
+        ledger.close()
+
+
 def _report(attachment: Attachment, ledger: Ledger) -> bool:
     """Tell the project what is over; returns whether it answered."""
+    try:
+        _call(attachment, ledger)
+    except StoiloError as error:
+        log.warning("%s", error)
+        return False
+    return True
+
+
+def _call(attachment: Attachment, ledger: Ledger) -> SchedulerReply:
+    """Report what is over and ask for nothing; return the answer."""
     ca = attachment.directory / CA
     settings = Settings(attachment.said.project, _read_key(attachment.directory / KEY))
     transfer = Transfer(settings.project, ca=ca if ca.exists() else None)
     try:
-        Caller(settings, ledger, transfer).call(
+        _, reply = Caller(settings, ledger, transfer).call(
             lambda host: request_of(
                 host, settings, ledger.copies(), wants_work=False, may_wait=False
             )
         )
-    except StoiloError as error:
-        log.warning("%s", error)
-        return False
     finally:
         transfer.close()
-    return True
+    return reply
 
 
 def _read_key(path: Path) -> str:

@@ -8,6 +8,7 @@ kill -9 between any two steps leaves a state from which the next start goes on:
     copies/<result>/copy.json what was assigned, and how far it is
     copies/<result>/result    the finished result file, complete or absent
     files/<digest>            downloaded inputs; sticky ones stay, under a cap
+    history.jsonl             what ran here lately, for its person; may be lost
 
 The directory belongs to one process at a time (`lock`).
 """
@@ -18,6 +19,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from enum import StrEnum
@@ -26,10 +28,11 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from stoilo.core.boinc.messages import FileInfo, UserInfo
+from stoilo.core.boinc.messages import FileInfo, ResultState, UserInfo
 from stoilo.core.errors import InternalError, UsageError
 from stoilo.core.files import sync_directory
 from stoilo.executor.verifier.installation import disk_trouble, replace_file
+from stoilo.executor.volunteer.history import PastRun, note_run
 
 
 class Phase(StrEnum):
@@ -270,6 +273,12 @@ class Ledger:
         """Note, durably, that a copy is to be reported as failed."""
         fields = {"state": state, "exit_status": exit_status, "code": code}
         self.save(msgspec.structs.replace(record, phase=Phase.FAILED, **fields))
+        how = "aborted" if state == ResultState.ABORTED else "failed"
+        self.note(PastRun(int(time.time()), record.workunit, record.app, how, code))
+
+    def note(self, run: PastRun) -> None:
+        """Add a row to the history."""
+        note_run(self._directory, run)
 
     def store_result(self, record: ResultRecord, data: bytes) -> None:
         """Keep a finished result file, durably, then note the copy as finished."""

@@ -172,7 +172,7 @@ class Caller:
             raise DeniedError(
                 "STO-E016",
                 "the project does not know this account key",
-                hint="make one with `stoilo boinc account`",
+                hint="its page says how to get one; or attach with --email",
             )
         self._backoff.reset()
         return request, reply

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -14,15 +15,20 @@ import msgspec
 
 from stoilo.core.boinc.messages import ResultState
 from stoilo.core.errors import InternalError, StoiloError, TrustError, UnreachableError
+from stoilo.core.signatures import parse_envelope
+from stoilo.core.statement import parse_statement
 from stoilo.executor.slot.executor import Executor
 from stoilo.executor.slot.layout import LaunchFailedError, PutOffError
 from stoilo.executor.verifier.installation import disk_trouble
 from stoilo.executor.verifier.workunit import (
+    ADMISSION,
     Disposition,
+    ResultHeader,
     Work,
     open_name_bound,
     parse_result_header,
 )
+from stoilo.executor.volunteer.history import PastRun
 from stoilo.executor.volunteer.ledger import Ledger, Phase, ResultRecord, touch
 from stoilo.executor.volunteer.transfer import Refused, Transfer, matches
 
@@ -96,13 +102,15 @@ class ResultRun:
         started = self._clock()
         data = self._executor.execute(Work(copy.result, copy.workunit, copy.app, files))
         elapsed = max(0.0, self._clock() - started)
-        if parse_result_header(data).disposition is Disposition.REFUSED:
+        header = parse_result_header(data)
+        if header.disposition is Disposition.REFUSED:
             self._drop_damaged(copy, paths)
         if len(data) > copy.upload_max:
             self._ledger.fail(copy, ResultState.COMPUTE_ERROR, EXIT_CHILD, "STO-X006")
             return
         timed = msgspec.structs.replace(copy, elapsed_s=elapsed)
         self._ledger.store_result(timed, data)
+        self._ledger.note(_past_run(timed, header, dict(files), int(self._clock())))
 
     def _fetch(self, copy: ResultRecord, index: int) -> Path:
         file = copy.files[index]
@@ -127,6 +135,22 @@ class ResultRun:
             path.unlink(missing_ok=True)
         if damaged:
             raise InternalError("STO-X005", "a cached input was damaged")
+
+
+def _past_run(
+    copy: ResultRecord, header: ResultHeader, files: Mapping[str, Path], now: int
+) -> PastRun:
+    """Return the row of a run; its admission is read only where the verifier took it."""
+    run = PastRun(now, copy.workunit, copy.app, "", header.code, copy.elapsed_s)
+    if header.disposition is not Disposition.RAN or ADMISSION not in files:
+        return msgspec.structs.replace(run, outcome=header.disposition.value)
+    ended, function, level = header.status.value if header.status else "ran", "", ""
+    with suppress(StoiloError, OSError):
+        admission = parse_statement(
+            parse_envelope(files[ADMISSION].read_bytes()).payload
+        )
+        function, level = admission.entry, admission.level
+    return msgspec.structs.replace(run, outcome=ended, function=function, level=level)
 
 
 MOST_TRIES: Final = 3

@@ -25,6 +25,7 @@ from stoilo.learn.driver.transport import asked
 
 # In an order's settings: so it is part of its job's key, and of checkpoints
 DEADLINE = "deadline_s"
+ASKED_AFTER = 3  # endings in vain in a row; then one order is computed here
 # Of so many pieces of work it is known how often they were tried; of older ones not.
 MOST_TRIED = 10_000
 
@@ -183,6 +184,7 @@ class Losses:
     def __init__(self, tries: int, patience: int) -> None:
         self._tries, self._patience = tries, patience
         self._in_vain = 0  # endings in a row
+        self._ask_at = min(ASKED_AFTER, patience)
         self._faults: dict[str, int] = {}  # of the researcher's function, by order
 
     def forget(self, key: str, *, was_in_vain: bool) -> None:
@@ -190,6 +192,17 @@ class Losses:
         self._faults.pop(key, None)
         if not was_in_vain:
             self._in_vain = 0
+
+    def asks_home(self, error: Exception) -> bool:
+        """Whether one order is to be computed here before `error` is noted: is it ours?
+
+        So much came to nothing in a row. The next time after twice as much: whoever lies
+        makes the trainer compute a few times at most.
+        """
+        if isinstance(error, UserError) or self._in_vain + 1 < self._ask_at:
+            return False
+        self._ask_at = max(self._ask_at, min(2 * self._ask_at, self._patience))
+        return True
 
     def note(self, flight: Flight, error: Exception) -> Exception | None:
         """Note a failure; return the error that ends the run, if it does."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from stoilo.core.errors import UsageError
+from stoilo.core.errors import TrustError, UsageError
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import (
     ArrayModel,
@@ -29,6 +29,7 @@ from stoilo.learn.core.orders import Order, Reply
 from stoilo.learn.core.states import Plain
 from stoilo.learn.core.tensors import Tensors, add, forms_of, safe_norm
 from stoilo.learn.driver.transport import receive
+from stoilo.learn.kernels import checks
 from stoilo.learn.methods import robust
 
 LOOKS = 4  # how many small batches are looked at
@@ -129,6 +130,38 @@ def find_lie(model: Model, order: Order, part: Part, reply: Reply) -> Lie | None
         return None
     unit = {name: array / size for name, array in way.items()}
     return Lie(f"it is off by {size / max(usual, 1e-300):.2g} of its length here", unit)
+
+
+def find_own_fault(
+    model: Model, order: Order, part: Part, expected: Mapping[str, object]
+) -> str:
+    """Return why an answer that is computed here could not be used, and where in the data.
+
+    Empty when it could, or when nothing can be computed here. `expected` is the form of
+    the answer, see `stoilo.learn.driver.acceptance.Expectation.plain`.
+    """
+    rows, find_fault = _choose(order, part), cast("Any", checks.find_fault)
+    try:
+        raw: Any = _compute(model, replace(order, rows=tuple(rows.tolist())), part)
+        fault = str(find_fault(raw, expected))
+        if not fault or math.isfinite(raw["loss_sum"]):
+            return fault and f"answers to {order.key} cannot be used: {fault}"
+        rows = _narrow(model, order, part, rows)
+    except TrustError as error:  # one that does not even arrive
+        return error.message
+    except Exception:  # noqa: BLE001 - the researcher's own code: volunteers report it
+        return ""
+    which = f"sample {rows[0]}" if len(rows) == 1 else f"{len(rows)} samples"
+    return f"the loss is {raw['loss_sum']} at {which} of data part {order.part}"
+
+
+def _narrow(model: Model, order: Order, part: Part, rows: np.ndarray) -> np.ndarray:
+    """Return the fewest of `rows`, found by halving, whose loss is not finite."""
+    for half in np.array_split(rows, 2) if len(rows) > 1 else ():
+        loss: Any = _compute(model, _shrink(order, half), part)["loss_sum"]
+        if not math.isfinite(loss):
+            return _narrow(model, order, part, half)
+    return rows
 
 
 def measure_seconds(model: Model, order: Order, part: Part) -> float:

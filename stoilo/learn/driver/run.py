@@ -20,7 +20,7 @@ from typing import Self
 
 import numpy as np
 
-from stoilo.core.errors import InternalError, StoiloError, TrustError
+from stoilo.core.errors import InternalError, StoiloError, TrustError, UsageError
 from stoilo.learn.backends import Backend, JobEnd, Reached, reach
 from stoilo.learn.core.data import Part
 from stoilo.learn.core.models import Model
@@ -31,6 +31,7 @@ from stoilo.learn.driver.codecs import Raw, Transport
 from stoilo.learn.driver.downlink import Delta, Versions
 from stoilo.learn.driver.in_flight import DEADLINE, Flight, Flights, Jobs, Losses
 from stoilo.learn.driver.pace import Pace, Speeds
+from stoilo.learn.driver.probing import find_own_fault
 from stoilo.learn.driver.saving import History, Saving, Tally, identify
 from stoilo.learn.driver.transport import ask, count_bytes, receive
 from stoilo.learn.methods import robust
@@ -384,11 +385,28 @@ class Run:
     async def _lose(self, flight: Flight, error: Exception) -> None:
         """Give work out again, save, and tell the place which answers were refused."""
         self.method.lose(flight.order)
+        asks_home = self._losses.asks_home(error) and not flight.order.stays
         end = self._losses.note(flight, error)
         await self._save()
         await self._disputes.report(self.backend)
+        if asks_home:
+            await self._refuse_own_fault(flight.order)
         if end is not None:
             raise end from (None if end is error else error)
+
+    async def _refuse_own_fault(self, order: Order) -> None:
+        """End the run if the order's answer cannot be used when it is computed here."""
+        part, form = self._jobs.part_of(order), self._guard.expect(order).plain()
+        fault = await asyncio.to_thread(find_own_fault, self.model, order, part, form)
+        if fault:
+            epoch = max((one.epoch for one in self.history.updates[-1:]), default=0)
+            raise UsageError(
+                "STO-T001",
+                f"{fault}, computed here as well as by volunteers: epoch {epoch}, version"
+                f" {order.snapshot.version}, {len(self.history)} answers were good before",
+                hint="a smaller rate or clip=…, an epsilon where the loss takes a log or"
+                " divides; look at that sample",
+            )
 
     async def _cancel_unwanted(self) -> None:
         # What cannot be reached runs on: its answer will be nobody's.

@@ -23,6 +23,7 @@ from stoilo.server.engines.embedded.web.app import (
     PathPrefix,
     create_project_app,
 )
+from stoilo.server.engines.embedded.web.people_pages import Front
 from stoilo.server.engines.embedded.workunits.purge import Retention
 from stoilo.server.engines.interface import Engine, MeasuredEngine
 from stoilo.server.operations.volunteers import LocalVolunteers
@@ -57,16 +58,17 @@ class WorkEngine:
     embedded: EmbeddedEngine | None = None  # the same, None for a stock project
     master_url: str = ""  # of a stock project, empty for the embedded one
 
-    def face(self, url: str, path: str, pages: str) -> Starlette:
+    def face(self, url: str, path: str, pages: str, front: Front) -> Starlette:
         """Return the web face to mount others on.
 
         Args:
             url: of this server, as it is reached.
             path: of `url`.
             pages: where pages for people are, empty without.
+            front: what the front page tells; a stock project has one of its own.
         """
         if self.embedded is not None:
-            options = HttpOptions(pages=pages)
+            options = HttpOptions(pages=pages, front=front)
             return create_project_app(self.embedded, url, options=options)
         return Starlette(middleware=[Middleware(PathPrefix, prefix=path)])
 

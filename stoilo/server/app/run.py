@@ -26,6 +26,7 @@ from urllib.parse import urlsplit
 import grpc
 import msgspec
 
+from stoilo.core.digests import content_digest
 from stoilo.core.errors import DeniedError, StoiloError, UsageError
 from stoilo.core.listen import bracket, cannot_bind, listen, parse_address
 from stoilo.server.admission import tokens
@@ -43,6 +44,7 @@ from stoilo.server.app.trust import load_policy
 from stoilo.server.config import ServerConfig
 from stoilo.server.data_directory import ConnectionFile, DataDir, claim_directory
 from stoilo.server.db.store import Store
+from stoilo.server.engines.embedded.web.people_pages import Front
 from stoilo.server.http.log_files import log_routes, seen_routes, side_routes
 from stoilo.server.http.release_files import release_routes
 from stoilo.server.http.web_server import (
@@ -175,7 +177,9 @@ async def _run(
     stack.push_async_callback(grpc_server.stop, GRACE_S)
     stack.callback(tasks.service.ends.close)  # else the stop waits for who waits
     path = urlsplit(url).path
-    face = work.face(url, path, AUDIT_PAGES if faces else "")
+    fingerprint = content_digest((root.directory / "root.json").read_bytes())
+    front = Front(config.purpose, fingerprint, watching.collector.public)
+    face = work.face(url, path, AUDIT_PAGES if faces else "", front)
     log_directory = config.data / "audit" / "log"
     face.routes.extend(log_routes(log_directory))
     face.routes.extend(side_routes(log_directory, parts.log.side))

@@ -138,6 +138,7 @@ METRICS: Final = (
 BOUNDS_S: Final = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 # Figures of the databases are read at most this often, s.
 KEPT_S: Final = 5.0
+PUBLIC_S: Final = 60.0  # those that anybody may ask for
 
 
 def call_times(name: str) -> Histogram:
@@ -176,7 +177,8 @@ class Collector(MetricCollector):
         self._clock = clock
         self._lock = threading.Lock()
         self._text = b""
-        self._at = float("-inf")
+        self._at = self._public_at = float("-inf")
+        self._public: dict[str, int] = {}
         # one a server: the library's own registry is the process's
         self._registry = CollectorRegistry()
         for one in (self, sources.rpc, sources.http):
@@ -205,6 +207,33 @@ class Collector(MetricCollector):
                 self._text = generate_latest(self._registry)
                 self._at = self._clock()
             return self._text
+
+    def public(self) -> dict[str, int]:
+        """Return what anybody may know, by its words, at most `PUBLIC_S` old.
+
+        Empty while it cannot be read.
+        """
+        with self._lock:
+            if self._clock() - self._public_at > PUBLIC_S:
+                self._public = read_public(self._sources)
+                self._public_at = self._clock()
+            return self._public
+
+
+def read_public(sources: Sources) -> dict[str, int]:
+    """Return the few figures that the front page shows."""
+    try:
+        hosts = sources.engine.figures().hosts
+        rows = [row for row in _tasks(sources) if row[0] == "stoilo_tasks"]
+    except (StoiloError, OSError):
+        return {}
+    count = {TaskState(str(row[-1])): int(row[1]) for row in rows}
+    return {
+        "computers in the last ten minutes": hosts.get("10m", 0),
+        "computers in the last day": hosts.get("1d", 0),
+        "tasks under way": sum(n for state, n in count.items() if not state.final),
+        "tasks finished": count[TaskState.SUCCEEDED],
+    }
 
 
 if TYPE_CHECKING:

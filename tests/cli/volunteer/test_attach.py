@@ -6,6 +6,8 @@ import hashlib
 import io
 import json
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
@@ -14,8 +16,13 @@ import pytest
 import urllib3
 
 from stoilo.cli.main import main
+from stoilo.core.errors import DeniedError
+from stoilo.executor.volunteer.attachments import Attachments
+from stoilo.executor.volunteer.attachments import make_account as make_account_of
+from stoilo.executor.volunteer.history import PastRun, note_run
 from stoilo.executor.volunteer.ledger import Ledger, ResultRecord
 from stoilo.executor.volunteer.status import read_control
+from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from tests.support.engine import (
     BodyValidation,
@@ -48,6 +55,8 @@ def run(tmp_path, capsys, project):
         said = capsys.readouterr()
         return code, said.out, said.err
 
+    call.data, call.key = tmp_path / "data", tmp_path / "key"
+    call.root = tmp_path / "root.json"
     call.attach = lambda *more: call(
         "attach",
         project.url,
@@ -100,6 +109,107 @@ def test_second_attachment_to_one_project_is_refused(run):
 def test_half_an_attachment_is_a_usage_error(run, tmp_path, words, code):
     assert run.attach(*words)[0] == code
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize("key", ["nonsense", "0" * 32, ""])
+def test_key_that_the_project_does_not_know_attaches_nothing(run, tmp_path, key):
+    code, _, err = run.attach("--key", key, "--trust-project-programs")
+    assert (code, "STO-E016" in err) == (8, True)
+    assert not list((tmp_path / "data").glob("*"))
+    assert run.attach()[0] == 0  # control: the right one, and nothing is in its way
+
+
+def test_attaching_makes_one_host_that_runs_later(run, project):
+    run.attach()
+    (place,) = Attachments(run.data).every()
+    ledger = Ledger(place.project_directory, project.url)
+    assert ledger.host.host_id > 0
+    ledger.close()
+
+
+def test_new_account_is_made_with_a_piped_password(run, project, monkeypatch):
+    words = ("--email", "new+one@example.org", "--trust-project-programs")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("right password\n"))
+    assert run.attach("--new-account", *words)[0] == 0
+    assert run("detach", project.url)[0] == 0
+    monkeypatch.setattr(sys, "stdin", io.StringIO("right password\n"))
+    assert run.attach(*words)[0] == 0  # the account is there
+
+
+def test_person_at_a_terminal_is_offered_an_account(run, project, tmp_path):
+    """As a person types it: a terminal of its own, the password not shown."""
+    words = ["attach", project.url, "--trust-project-programs", "--data"]
+    pid, terminal = pty.fork()
+    if not pid:
+        command = [sys.executable, "-m", "stoilo.cli.main", "volunteer", *words]
+        os.execv(sys.executable, [*command, str(tmp_path / "data")])  # noqa: S606 - a terminal's child
+    said = b""
+    for asked, answer in (
+        (b"E-mail", b"typed@example.org"),
+        (b"Password", b"right password"),
+        (b"Repeat", b"right password"),
+        (b"next: stoilo", b""),
+    ):
+        while asked not in said:
+            assert select.select([terminal], [], [], 60.0)[0], said
+            said += os.read(terminal, 1024)
+        said = said.partition(asked)[2]
+        os.write(terminal, answer + b"\n")
+        assert b"right password" not in said
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert len(Attachments(run.data).every()) == 1
+
+
+def test_project_that_makes_no_accounts_is_told_so(monkeypatch):
+    closed = b"<project_config><account_creation_disabled/></project_config>"
+    monkeypatch.setattr(Transfer, "get", lambda *_: closed)
+    transfer = Transfer("http://127.0.0.1:9/")
+    with pytest.raises(DeniedError, match="lets nobody make an account"):
+        make_account_of(transfer, "a@example.org", "right password")
+
+
+ROOT = b'{"signed": {}}'
+PRINT = hashlib.sha256(ROOT).hexdigest()
+
+
+@pytest.fixture
+def rooted(monkeypatch):
+    """Let the project have a root; all else is as it was."""
+    get = Transfer.get
+
+    def give(self, url, *most):
+        return ROOT if url == "release/root.json" else get(self, url, *most)
+
+    monkeypatch.setattr(Transfer, "get", give)
+
+
+@pytest.mark.parametrize(
+    ("typed", "code"),
+    [
+        (PRINT, 0),
+        (f" {PRINT[:32].upper()} {PRINT[32:]}", 0),
+        (PRINT[:-1] + ("0" if PRINT[-1] != "0" else "1"), 4),
+        (hashlib.sha256(b"another").hexdigest(), 4),
+        (PRINT[:16], 2),
+        (PRINT[:-1], 2),
+        (PRINT + "0", 2),
+        ("", 2),
+    ],
+)
+@pytest.mark.usefixtures("rooted")
+def test_root_is_taken_by_its_whole_fingerprint_only(run, typed, code):
+    found = run.attach("--key", f"@{run.key}", "--fingerprint", typed)
+    assert found[0] == code
+    roots = [one.directory / "root.json" for one in Attachments(run.data).every()]
+    assert [root.read_bytes() for root in roots] == [ROOT] * (code == 0)
+
+
+@pytest.mark.usefixtures("rooted")
+def test_nothing_is_trusted_that_was_not_said(run):
+    code, _, err = run.attach("--key", f"@{run.key}")
+    assert (code, "--fingerprint HEX" in err) == (2, True)
+    words = ("--root", str(run.root), "--fingerprint", PRINT)
+    assert run.attach("--key", f"@{run.key}", *words)[0] == 2
 
 
 def test_project_that_is_not_there_is_not_attached(run):
@@ -202,7 +312,10 @@ def test_each_project_has_a_process_of_its_own(run, project, tmp_path, wait_unti
     second.start(BodyValidation(), OutcomeRecorder())
     with ProjectServer(second) as other:
         run.attach()
-        run("attach", other.url, "--key", "0" * 32, "--trust-project-programs")
+        key = second.accounts.ensure(EMAIL, second.now()).weak_key
+        run("attach", other.url, "--key", key, "--trust-project-programs")
+        (place,) = (tmp_path / "data").glob(f"*{other.url.split(':')[2].strip('/')}*")
+        (place / "key").write_text("0" * 32)  # as if the account were gone since
         words = ["volunteer", "run", "--data", str(tmp_path / "data")]
         child = subprocess.Popen([sys.executable, "-m", "stoilo.cli.main", *words])
 
@@ -219,3 +332,27 @@ def test_each_project_has_a_process_of_its_own(run, project, tmp_path, wait_unti
             child.send_signal(signal.SIGTERM)
             assert child.wait() == 8
     second.close()
+
+
+TASK = "da678c841ec6b62c71b49ee1572c932c"
+
+
+def test_history_names_what_ran_and_its_page(run, project):
+    assert run("history") == (0, "nothing ran here yet\n", "")
+    run.attach()
+    (place,) = Attachments(run.data).every()
+    place.project_directory.mkdir(exist_ok=True)
+    for at, function in ((10, "first"), (1e9, "\x1b[31msecond")):
+        note_run(
+            place.project_directory,
+            PastRun(int(at), f"{TASK}_1", "pure", "ok", "", 1.25, function, "numeric"),
+        )
+    code, out, _ = run("history", project.url)
+    assert code == 0
+    newest, page, oldest, _ = out.splitlines()
+    assert newest == "2001-09-09 01:46 UTC  \\x1b[31msecond  numeric  1.2 s  ok"
+    assert page == f"  {project.url}audit/task/{TASK}"
+    assert "first" in oldest
+    (shown,) = json.loads(run("history", "--json", "--most", "1")[1])
+    assert shown["page"] == page.strip()
+    assert shown["run"]["function"] == "\x1b[31msecond"

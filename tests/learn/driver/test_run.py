@@ -11,6 +11,8 @@ from stoilo.learn.backends.local import LocalBackend
 from stoilo.learn.backends.simulated import SimulatedBackend, SimulatedHost, Spell
 from stoilo.learn.core.data import split
 from stoilo.learn.core.models import ArrayModel
+from stoilo.learn.core.orders import refuse_answer
+from stoilo.learn.driver.in_flight import ASKED_AFTER, Flights, Losses
 from stoilo.learn.driver.run import Run, RunSettings
 from stoilo.learn.methods.base import LocalWork
 from stoilo.learn.methods.optimizers import Sgd
@@ -130,6 +132,82 @@ async def test_work_that_fails_always_ends_the_run_by_name(make_method, model, s
     async with Run(make_method(model, parts), model, parts, backend) as run:
         with pytest.raises(InternalError, match="STO-T021"):
             await run.finish()
+
+
+def claim_no_loss(value):
+    return {**value, "loss_sum": math.nan}
+
+
+def make_failing(samples, at_loss):
+    """Return the model whose loss is no number for one sample, once it has learned."""
+    x, _ = samples
+    culprit = x[77].copy()
+
+    def loss(parameters, x, y):
+        value, slope = softmax_loss(parameters, x, y)
+        has_it = (x == culprit).all(axis=1).any()
+        return (math.nan if has_it and value < at_loss * len(x) else value), slope
+
+    return ArrayModel(make_model().parameters, loss)
+
+
+@pytest.mark.parametrize("place", [LocalBackend, four_hosts])
+async def test_own_loss_that_is_no_number_ends_the_run_and_says_where(
+    make_method, place, samples
+):
+    model, parts = make_failing(samples, at_loss=0.9), split(*samples, 6)
+    method = make_method(model, parts, epochs=20)
+    row = next(
+        f"sample {i} of data part {n}"
+        for n, part in enumerate(parts)
+        for i, x in enumerate(part.x)
+        if (x == samples[0][77]).all()
+    )
+    async with place() as backend, Run(method, model, parts, backend) as run:
+        with pytest.raises(UsageError, match=f"the loss is nan at {row}") as caught:
+            await run.finish()
+    assert caught.value.code == "STO-T001"
+    good = len(run.history)
+    assert 0 < good < 100
+    assert f"{good} answers were good before" in caught.value.message
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_liars_who_claim_no_loss_end_no_training(
+    make_method, model, samples, seed
+):
+    parts = split(*samples, 6)
+    liars = [SimulatedHost(cheat=claim_no_loss, samples_per_s=1e9)] * 6
+    backend = SimulatedBackend([SimulatedHost()] * 2 + liars, tries=1, seed=seed)
+    async with Run(make_method(model, parts), model, parts, backend) as run:
+        await run.finish()
+    assert (
+        run._losses._ask_at > ASKED_AFTER
+    )  # control: it was computed here, and trained on
+
+
+async def test_nothing_but_liars_is_called_by_its_name(make_method, model, samples):
+    parts = split(*samples, 6)
+    backend = SimulatedBackend([SimulatedHost(cheat=claim_no_loss)])
+    async with Run(make_method(model, parts), model, parts, backend) as run:
+        with pytest.raises(InternalError, match="STO-T021"):
+            await run.finish()
+
+
+@pytest.mark.parametrize(
+    ("endings", "asked"), [(2, 0), (3, 1), (5, 1), (6, 2), (199, 7), (400, 9)]
+)
+def test_trainer_computes_a_few_times_however_long_they_lie(
+    model, samples, endings, asked
+):
+    losses, method = Losses(4, patience=200), make_vcasgd(model, split(*samples, 6))
+    flight = Flights().add(*method.next_orders(1))
+    error = refuse_answer("its loss is not a finite number")
+    times = 0
+    for _ in range(endings):
+        times += losses.asks_home(error)
+        losses.note(flight, error)
+    assert times == asked
 
 
 async def test_error_of_the_researchers_function_reaches_him(samples):

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from stoilo.core.errors import InternalError
+from stoilo.server.watching import metrics
 from stoilo.server.watching.metrics import (
     BOUNDS_S,
     KEPT_S,
+    PUBLIC_S,
     Collector,
     Sources,
     call_times,
@@ -83,3 +85,16 @@ def test_two_servers_in_one_process_keep_figures_of_their_own(sources) -> None:
     other = call_times("stoilo_rpc_seconds")
     other.labels("PollTask", "OK").observe(1)
     assert "stoilo_rpc_seconds_count" not in Collector(sources).render().decode()
+
+
+def test_what_anybody_may_see_is_read_once_a_minute(sources, monkeypatch) -> None:
+    clock, read = ManualClock(), iter(range(5))
+    monkeypatch.setattr(metrics, "read_public", lambda _: {"tasks": next(read)})
+    collector = Collector(sources, clock)
+    assert [collector.public() for _ in range(9)] == [{"tasks": 0}] * 9
+    clock.now += int(PUBLIC_S) + 1
+    assert collector.public() == {"tasks": 1}
+
+
+def test_nothing_is_shown_while_the_databases_are_away(sources) -> None:
+    assert Collector(sources).public() == {}

@@ -12,14 +12,8 @@ them. Tokens name the keys in force, so that a page of the time before is of no 
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import hmac
 import re
-from functools import cache
-from html import escape
-from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import parse_qs
 
@@ -44,6 +38,11 @@ from stoilo.server.engines.embedded.web.body_limit import (
     read_bounded,
     read_pieces,
 )
+from stoilo.server.engines.embedded.web.people_pages import (
+    Html,
+    render_html,
+    render_page,
+)
 from stoilo.server.engines.embedded.web.replies import (
     render_account,
     render_account_error,
@@ -57,49 +56,14 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.web.rate_limit import CallRates
     from stoilo.server.engines.embedded.web.refusal_log import RefusalLog
 
-_PAGES: Final = Path(__file__).parent / "pages"
-_STYLE: Final = (_PAGES / "style.css").read_text("utf-8")
-_DIGEST = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
 # What a browser says of a form that comes from our own page, or that it does not say
 _SAME_SITE: Final = frozenset({"", "none", "same-origin"})
-# Our style, our forms, nothing else: no page of ours runs a script.
-POLICY: Final = (
-    f"default-src 'none'; style-src 'sha256-{_DIGEST}'; form-action 'self'; "
-    "base-uri 'none'; frame-ancestors 'none'"
-)
 _LEVELS: Final = {
     "pure": "Plain Python: numbers, text, dates. One processor, little memory.",
     "numeric": "Also arrays (numpy): more memory, several processors.",
     "tensor": "Also training of models on the processor (torch): much memory, long tasks.",
     "gpu": "Reserved for graphics processors; there are no such tasks yet.",
 }
-
-
-class _Html(str):
-    """Text that is HTML already; any other that goes into a page is escaped."""
-
-    __slots__ = ()
-
-
-def _render(project: str, page: str, note: str = "", **values: str) -> str:
-    """Return one of `pages`; `note` says what went well, or wrong."""
-    kind = "bad" if page in {"login", "problem"} else "note"
-    said = f'<p class="{kind}" role="status">{escape(note)}</p>\n' if note else ""
-    body = _template(page).substitute(
-        {
-            key: one if isinstance(one, _Html) else escape(one)
-            for key, one in values.items()
-        },
-        note=said,
-    )
-    return _template("page").substitute(
-        project=escape(project), style=_STYLE, body=body
-    )
-
-
-@cache
-def _template(name: str) -> Template:
-    return Template((_PAGES / f"{name}.html").read_text("utf-8"))
 
 
 Form: TypeAlias = "Mapping[str, Sequence[str]]"  # fields by name; untrusted
@@ -119,15 +83,6 @@ ERR_BAD_EMAIL_ADDR: Final = -205
 ERR_BAD_PASSWD: Final = -206
 ERR_BAD_USER_NAME: Final = -188
 _TOO_MANY: Final = "too many calls, try again in a minute [STO-E068]"
-_STRICT: Final = {
-    "cache-control": "no-store",
-    "content-security-policy": POLICY,
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-}
 
 
 def first(form: Form, name: str) -> str:
@@ -190,24 +145,24 @@ class _PeopleFace:
     async def preferences(self, request: Request) -> Response:
         """GET /preferences: the login. POST: what follows a form."""
         if request.method != "POST":
-            return _html(_render(self._project, "login"))
+            return render_html(render_page(self._project, "login"))
         if request.headers.get("sec-fetch-site", "") not in _SAME_SITE:
             self._refusals.note(request, "STO-E016")
             said = "this form comes from another site [STO-E016]"
-            return _html(_render(self._project, "problem", said), 400)
+            return render_html(render_page(self._project, "problem", said), 400)
         if not self._rates.allow_account_call(_address(request)):
             self._refusals.note(request, "STO-E068")
-            return _html(_render(self._project, "problem", _TOO_MANY), 429)
+            return render_html(render_page(self._project, "problem", _TOO_MANY), 429)
         try:
             form = await _read_form(request)
             page = await run_in_threadpool(self._answer, form, self._engine.now())
         except DeniedError as error:
             self._refusals.note(request, error.code)
-            return _html(_render(self._project, "login", str(error)), 403)
+            return render_html(render_page(self._project, "login", str(error)), 403)
         except UsageError as error:
             self._refusals.note(request, error.code)
-            return _html(_render(self._project, "problem", str(error)), 400)
-        return _html(page)
+            return render_html(render_page(self._project, "problem", str(error)), 400)
+        return render_html(page)
 
     async def _account_call(self, request: Request, *, make: bool) -> Response:
         if not self._rates.allow_account_call(_address(request)):
@@ -261,7 +216,7 @@ class _PeopleFace:
             case "keys":
                 return self._change_keys(self._check(form, now), form)
             case _:
-                return _render(self._project, "login")
+                return render_page(self._project, "login")
 
     def _log_in(self, form: Form) -> Account:
         accounts = self._engine.accounts
@@ -276,7 +231,7 @@ class _PeopleFace:
         if first(form, "sure") != "1":
             raise UsageError("STO-E015", "tick that the old keys shall stop")
         fresh = self._engine.accounts.change_keys(account.user_id)
-        return _render(
+        return render_page(
             self._project,
             "keys",
             "The old keys have stopped.",
@@ -288,19 +243,19 @@ class _PeopleFace:
     def _show(self, account: Account, now: int, *, news: str = "") -> str:
         """Return the page with an account's choices."""
         chosen = self._roster.load(account.user_id)
-        ticked = {True: _Html(" checked"), False: _Html("")}
+        ticked = {True: Html(" checked"), False: Html("")}
         levels = "\n".join(
             f'<label><input type="checkbox" name="level" value="{level}"'
             f"{ticked[level in chosen.levels]}> {level}<small>{said}</small></label>"
             for level, said in _LEVELS.items()
         )
-        return _render(
+        return render_page(
             self._project,
             "choices",
             news,
             email=account.email,
             token=self._token(account, now + FORM_LIFE_S),
-            levels=_Html(levels),
+            levels=Html(levels),
             review=ticked[chosen.require_review],
             public=ticked[chosen.require_public_source],
             topics=" ".join(chosen.topics),
@@ -351,7 +306,3 @@ def _address(request: Request) -> str:
 
 def _xml(body: bytes) -> Response:
     return Response(body, media_type=XML, headers={"cache-control": "no-store"})
-
-
-def _html(page: str, status: int = 200) -> Response:
-    return Response(page, status, media_type="text/html", headers=_STRICT)

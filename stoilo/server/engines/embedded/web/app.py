@@ -32,6 +32,11 @@ from stoilo.core.errors import (
 )
 from stoilo.server.engines.embedded.web.account_routes import people_routes
 from stoilo.server.engines.embedded.web.body_limit import BodyPace, drain, read_pieces
+from stoilo.server.engines.embedded.web.people_pages import (
+    Front,
+    render_front,
+    render_html,
+)
 from stoilo.server.engines.embedded.web.rate_limit import (
     CallLimits,
     CallRates,
@@ -40,7 +45,6 @@ from stoilo.server.engines.embedded.web.rate_limit import (
 from stoilo.server.engines.embedded.web.refusal_log import RefusalLog
 from stoilo.server.engines.embedded.web.replies import (
     render_config,
-    render_master_page,
     render_reply,
     render_upload_reply,
 )
@@ -91,6 +95,7 @@ class HttpOptions:
 
     project: str = "stoilo"  # the project's name
     pages: str = ""  # where people read the audit log, empty when there are no pages
+    front: Front = field(default_factory=Front)  # what the front page tells
     bodies: BodyPace = field(default_factory=BodyPace)  # how slowly a body may come
     calls: CallLimits = field(default_factory=CallLimits)  # how often may be called
     # longest time an empty answer is held for a volunteer who asks for it, s
@@ -152,13 +157,15 @@ class _Face:
         return Response(str(error), status_code=status, media_type="text/plain")
 
     async def master_page(self, request: Request) -> Response:
-        """GET /: the page that names the scheduler."""
+        """GET /: the page for who comes here, which also names the scheduler."""
         del request
-        scheduler = f"{self._base_url}sched"
         options = self._options
         pages = options.pages.removeprefix("/")  # below the project's own path
-        page = render_master_page(options.project, scheduler, pages)
-        return Response(page, media_type="text/html; charset=utf-8")
+        return render_html(
+            await run_in_threadpool(
+                render_front, options.project, self._base_url, options.front, pages
+            )
+        )
 
     async def config(self, request: Request) -> Response:
         """GET /get_project_config.php."""

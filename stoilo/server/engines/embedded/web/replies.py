@@ -211,21 +211,6 @@ def render_upload_reply(
     return "\n".join([*lines, "</data_server_reply>", ""]).encode()
 
 
-def render_master_page(
-    project: str,  # its name
-    scheduler: str,  # URL of the scheduler
-    pages: str = "",  # where people read the audit log, empty when there are no pages
-) -> bytes:
-    """Return the project's front page; the link has a line of its own."""
-    log = f'<p><a href="{escape(pages)}">The audit log</a></p>' if pages else ""
-    return (
-        f"<!DOCTYPE html>\n<html><head><title>{escape(project)}</title>\n"
-        f'<link rel="boinc_scheduler" href="{escape(scheduler)}">\n'
-        f"</head><body><p>{escape(project)}: a stoilo project.</p>{log}\n"
-        '<p><a href="preferences">Preferences of volunteers</a></p></body></html>\n'
-    ).encode()
-
-
 def render_config(
     project: str,  # its name
     master_url: str,  # with final slash
