@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
 
 
-YEAR_S = 365 * 86_400
+DAY_S = 86_400
+YEAR_S = 365 * DAY_S
 KNOWN_FOR_S: Final = (
     60.0  # whose a token is, to those who only want to know whose turn it is
 )
@@ -54,8 +55,11 @@ TASK_ROLES = frozenset({Role.RESEARCHER, Role.OPERATOR})
 """Roles whose holders may own tasks; even an operator sees only his own."""
 
 
-OF_SUSPENDED = frozenset({"PollTask", "ListTasks", "CancelTask", "DownloadBlob"})
-"""Calls that a suspended account may still make: about what was taken before."""
+OF_SUSPENDED = frozenset(
+    {"PollTask", "ListTasks", "CancelTask", "DownloadBlob"}
+    | {"ShowAccount", "RevokeToken"}
+)
+"""Calls that a suspended account may still make: about what was taken before, and itself."""
 
 
 def token_digest(token: str) -> str:
@@ -71,8 +75,12 @@ def issue_token(
     *,
     scope: str = "*",
     lifetime_s: int = YEAR_S,
+    label: str = "",
 ) -> str:
-    """Make a token for the account `name` (made if new); the only time it is shown."""
+    """Make a token for the account `name` (made if new); the only time it is shown.
+
+    `label` is its holder's own name for it.
+    """
     accounts = schema.account
     query = select(accounts.c.id, accounts.c.salt).where(accounts.c.name == name)
     row = connection.execute(query).first()
@@ -89,6 +97,7 @@ def issue_token(
             digest=token_digest(token),
             created_at=now,
             expires_at=now + lifetime_s,
+            name=label,
         )
     )
     note_act(
@@ -166,6 +175,11 @@ def check_reviewer(owner: Owner, rpc: str) -> None:
     """
     hint = "ask the operator to enroll you: `stoilo account add --for review`"
     _check(owner, rpc, frozenset({Role.REVIEWER}), hint)
+
+
+def check_own(owner: Owner, rpc: str) -> None:
+    """Raise ``STO-R002`` unless the token's scope allows `rpc`, of any role; ``STO-R009``."""
+    _check(owner, rpc, frozenset(Role), "ask the operator for a token for all calls")
 
 
 def _check(owner: Owner, rpc: str, roles: frozenset[Role], hint: str) -> None:
