@@ -201,6 +201,7 @@ class TaskServer:
             clock=clock,
             trouble=lambda: str(self.pipeline.trouble or ""),
             wake=self.pipeline.wake,
+            policy=around.policy,
         )
         self.service = TaskService(
             store,

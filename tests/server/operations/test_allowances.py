@@ -12,6 +12,7 @@ from stoilo.core.errors import DeniedError, PolicyRefusal, UsageError
 from stoilo.policies.policy import Quota, default_policy
 from stoilo.server.admission import tokens
 from stoilo.server.admission.tokens import DAY_S, Role
+from stoilo.server.api.tasks import WAITS_S
 from stoilo.server.db.records import Owner
 from stoilo.server.operations import access, accounts
 from tests.support.serverbench import Bench, acts
@@ -231,3 +232,58 @@ def test_holder_has_so_many_good_tokens_and_no_more(bench: Bench) -> None:
         access.issue_own(bench.store, owner, "", 1, bench.clock())
     bench.clock.now += DAY_S  # those of a day are over
     access.issue_own(bench.store, owner, "", 1, bench.clock())
+
+
+def explained(bench: Bench, task_id: str) -> str:
+    bench.clock.now += WAITS_S
+    return str(bench.poll(task_id).explanation)
+
+
+def test_who_waits_learns_how_his_account_stands(bench: Bench) -> None:
+    allow(bench, "ada", open_tasks=40)
+    task_id = asyncio.run(bench.submit("a"))
+    submit(bench, "b", "c")
+    assert "your account has" not in bench.poll(task_id).explanation  # just now
+    said = explained(bench, task_id)
+    assert "your account has 3 of 40 unfinished tasks" in said
+    assert "shares" not in said  # nobody else waits
+
+
+def test_who_waits_learns_of_his_groups_numbers_and_share(bench: Bench) -> None:
+    ada, others = (
+        bench.token,
+        [new_token(bench, name) for name in ("ben", "eve", "zoe")],
+    )
+    for name in ("ada", "ben"):
+        accounts.join_group(bench.store, name, "bio", NOW)
+    allow(bench, "bio", group=True, open_tasks=100, share=3)
+    task_id = asyncio.run(bench.submit("a"))
+    for token in others[:2]:  # zoe has nothing waiting, and no share now
+        submit(bench, "b", token=token)
+    bench.token = ada
+    said = explained(bench, task_id)
+    assert "group bio has 2 of 100 unfinished tasks" in said
+    assert "group bio has 3 of 4 shares" in said
+
+
+def test_nobody_learns_of_others_more_than_how_many_share(bench: Bench) -> None:
+    task_id = asyncio.run(bench.submit("a"))
+    ada = bench.token
+    submit(bench, "b", token=new_token(bench, "ben"))
+    bench.token = ada
+    said = explained(bench, task_id)
+    assert "your account has 1 of 2 shares" in said
+    assert "ben" not in said
+
+
+def test_workunits_carry_their_share(bench: Bench) -> None:
+    accounts.join_group(bench.store, "ada", "bio", NOW)
+    allow(bench, "bio", group=True, share=5)
+    grouped = asyncio.run(bench.issued("a"))[0]
+    accounts.join_group(bench.store, "ada", "", NOW)
+    alone = asyncio.run(bench.issued("b"))[0]
+    found = [bench.engine.specs[name] for name in (grouped, alone)]
+    assert [(one.share, one.weight) for one in found] == [
+        ("group bio", 5),
+        (f"account {owner_of(bench, bench.token).account_id}", 1),
+    ]
