@@ -30,6 +30,7 @@ from stoilo.client.address import resolve_address
 from stoilo.client.connection import connect
 from stoilo.core.errors import UsageError
 from stoilo.core.rpc import accounts_pb2 as pb
+from stoilo.server.app.trust import load_policy
 from stoilo.server.config import load_config
 from stoilo.server.data_directory import ConnectionFile
 from stoilo.server.operations import access, accounts, people
@@ -96,7 +97,7 @@ def show(
     if data is None or name is None:
         found = _own_facts(connection)
     else:
-        policy = accounts.policy_of(load_config(data.absolute(), {}, os.environ)[0])
+        policy = load_policy(load_config(data.absolute(), {}, os.environ)[0].policy)
         with open_accounts(data) as store:
             found = accounts.describe(store, name, policy, now())
     head = [found.name, f"group {found.group}" * bool(found.group)]

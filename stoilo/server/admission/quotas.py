@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -22,7 +23,7 @@ from stoilo.core.errors import PolicyRefusal
 from stoilo.server.db import rows, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Sequence
 
     from sqlalchemy import Connection, Select
     from sqlalchemy.sql.selectable import NamedFromClause
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 HOUR_S = 3600.0
 DAY_S: Final = 86_400
-_AT_ONCE = "wait for some to finish, cancel some, or use conn.map"
-_A_DAY = "wait, or send many small calls as one with conn.map"
 
 
 class Allowance(msgspec.Struct, frozen=True):
@@ -43,16 +42,6 @@ class Allowance(msgspec.Struct, frozen=True):
     tasks_per_day: int | None = None  # tasks made in the last 24 hours
     blob_bytes: int | None = None  # of uploaded blobs
     share: int | None = None  # weight beside others when volunteers are short; None: 1
-
-
-@dataclass(frozen=True, slots=True)
-class Allowed:
-    """What the operator allows an account, and its group's members together."""
-
-    group: str  # empty: it is in none
-    own: Allowance
-    together: Allowance
-    members: tuple[int, ...]  # accounts of the group; only where something is counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +64,6 @@ def _with_allowances() -> tuple[Select[Any], NamedFromClause, NamedFromClause]:
     query = select(accounts.c.group_name)
     query = query.outerjoin(own, is_own).outerjoin(group, is_group)
     return query, own, group
-
-
-def find_allowed(connection: Connection, account_id: int) -> Allowed:
-    """Return what an account and its group have been allowed."""
-    query, *sides = _with_allowances()
-    query = query.add_columns(*(one.c[name] for one in sides for name in _FIELDS))
-    accounts, middle = schema.account, len(_FIELDS)
-    name, *values = connection.execute(query.where(accounts.c.id == account_id)).one()
-    together = Allowance(*values[middle:])
-    members: tuple[int, ...] = ()
-    if name and together != Allowance():
-        of_group = select(accounts.c.id).where(accounts.c.group_name == name)
-        members = tuple(connection.scalars(of_group))
-    return Allowed(name, Allowance(*values[:middle]), together, members)
 
 
 def find_shares(connection: Connection, *account_ids: int) -> dict[int, Share]:
@@ -115,20 +90,22 @@ class Budget:
     """One thing that may be used so often, and how often it is."""
 
     code: str  # of the refusal
-    whose: str  # empty: the caller's own account
-    what: str
+    whose: str  # empty: the caller's own account; else ``group NAME``
     most: int
     used: int
+    of: tuple[int, ...]  # the accounts that use it together
 
-    def check(self) -> None:
-        """Raise the code when one more would be too many."""
-        if self.used + 1 > self.most:
-            raise PolicyRefusal(
-                self.code,
-                f"more than {self.most} {self.what}"
-                + f" of {self.whose}" * bool(self.whose),
-                hint=_AT_ONCE if self.code == "STO-R004" else _A_DAY,
-            )
+    @property
+    def what(self) -> str:
+        """What it is, for people."""
+        return _KINDS[self.code][1]
+
+    def check(self, more: int = 1) -> None:
+        """Raise the code when so many more would be too many."""
+        if self.used + more > self.most:
+            whose = f" of {self.whose}" if self.whose else ""
+            text = f"more than {self.most} {self.what}{whose}"
+            raise PolicyRefusal(self.code, text, hint=_KINDS[self.code][2])
 
     def __str__(self) -> str:
         """Return, for people, how much of it is used."""
@@ -136,48 +113,63 @@ class Budget:
         return f"{whose} has {self.used:,} of {self.most:,} {self.what}"
 
 
+OPEN, DAY, BYTES = "STO-R004", "STO-R005", "STO-R006"
+_KINDS: Final = {  # field of an allowance, in words, what to do
+    OPEN: (
+        "open_tasks",
+        "unfinished tasks",
+        "wait for some to finish, cancel some, or use conn.map",
+    ),
+    DAY: (
+        "tasks_per_day",
+        "tasks a day",
+        "wait, or send many small calls as one with conn.map",
+    ),
+    BYTES: (
+        "blob_bytes",
+        "bytes of uploaded blobs",
+        "wait for other uploads to end, or ask the operator for more room",
+    ),
+}
+
+
 def find_budgets(
-    connection: Connection, account_id: int, quota: Quota, now: int
-) -> tuple[Budget, ...]:
-    """Return what an account and its group have used of what limits new tasks."""
-    allowed = find_allowed(connection, account_id)
-    open_tasks = least(quota.running_tasks, allowed.own.open_tasks)
-    sides = [
-        ("", [account_id], msgspec.structs.replace(allowed.own, open_tasks=open_tasks))
+    connection: Connection,
+    account_id: int,
+    quota: Quota,  # of its role
+    now: int,
+    kinds: Sequence[str] = (OPEN, DAY),
+) -> list[Budget]:
+    """Return what limits an account and its group, and how much of it is used."""
+    query, *sides = _with_allowances()
+    query = query.add_columns(*(one.c[name] for one in sides for name in _FIELDS))
+    accounts, middle = schema.account, len(_FIELDS)
+    group, *values = connection.execute(query.where(accounts.c.id == account_id)).one()
+    own, together = Allowance(*values[:middle]), Allowance(*values[middle:])
+    own = msgspec.structs.replace(
+        own,
+        open_tasks=_least(quota.running_tasks, own.open_tasks),
+        blob_bytes=_least(quota.blob_bytes, own.blob_bytes),
+    )
+    limited = [("", (account_id,), own)]
+    if group and together != Allowance():
+        of_group = select(accounts.c.id).where(accounts.c.group_name == group)
+        members = tuple(connection.scalars(of_group))
+        limited.append((f"group {group}", members, together))
+    count: dict[str, Callable[..., int]] = {
+        OPEN: rows.count_tasks,
+        DAY: partial(rows.count_tasks, since=now - DAY_S),
+        BYTES: _stored_bytes,
+    }
+    return [
+        Budget(kind, whose, most, count[kind](connection, *ids), ids)
+        for whose, ids, allowed in limited
+        for kind in kinds
+        if (most := getattr(allowed, _KINDS[kind][0])) is not None
     ]
-    if allowed.members:
-        sides.append((f"group {allowed.group}", [*allowed.members], allowed.together))
-    found = []
-    for whose, ids, one in sides:
-        if one.open_tasks is not None:
-            used = rows.count_tasks(connection, *ids)
-            found.append(
-                Budget("STO-R004", whose, "unfinished tasks", one.open_tasks, used)
-            )
-        if one.tasks_per_day is not None:
-            used = rows.count_tasks(connection, *ids, since=now - DAY_S)
-            found.append(
-                Budget("STO-R005", whose, "tasks a day", one.tasks_per_day, used)
-            )
-    return tuple(found)
 
 
-def find_uses(
-    connection: Connection, account_id: int, quota: Quota, now: int
-) -> tuple[Budget, ...]:
-    """Return the budgets of `find_budgets`, and those of bytes."""
-    allowed, code, what = find_allowed(connection, account_id), "STO-R006", "bytes"
-    most = least(quota.blob_bytes, allowed.own.blob_bytes)
-    used = stored_bytes(connection, account_id)
-    found = [Budget(code, "", what, most, used)]
-    if allowed.members and (shared := allowed.together.blob_bytes) is not None:
-        used = stored_bytes(connection, *allowed.members)
-        found.append(Budget(code, f"group {allowed.group}", what, shared, used))
-    return (*find_budgets(connection, account_id, quota, now), *found)
-
-
-def least(number: int, narrower: int | None) -> int:
-    """Return the smaller of a policy's number and an allowance, if there is one."""
+def _least(number: int, narrower: int | None) -> int:
     return number if narrower is None else min(number, narrower)
 
 
@@ -285,30 +277,11 @@ class BlobRoom:
         self, connection: Connection, account_id: int, size: int, quota: Quota
     ) -> None:
         """Set `size` bytes aside, or raise ``STO-R006``; `release` gives them back."""
-        allowed = find_allowed(connection, account_id)
-        most = least(quota.blob_bytes, allowed.own.blob_bytes)
         with self._lock:
-            self._check(connection, [account_id], size, most)
-            if allowed.members and allowed.together.blob_bytes is not None:
-                whose, most = f" of group {allowed.group}", allowed.together.blob_bytes
-                self._check(connection, allowed.members, size, most, whose)
+            for budget in find_budgets(connection, account_id, quota, 0, (BYTES,)):
+                budget.used += sum(self._coming.get(one, 0) for one in budget.of)
+                budget.check(size)
             self._coming[account_id] += size
-
-    def _check(
-        self,
-        connection: Connection,
-        ids: Collection[int],
-        size: int,
-        most: int,
-        whose: str = "",
-    ) -> None:
-        coming = sum(self._coming.get(one, 0) for one in ids)
-        if stored_bytes(connection, *ids) + coming + size > most:
-            raise PolicyRefusal(
-                "STO-R006",
-                f"more than {most} bytes of uploaded blobs{whose}",
-                hint="wait for other uploads to end, or ask the operator for more room",
-            )
 
     def release(self, account_id: int, size: int) -> None:
         """Give back what an upload had set aside, once it is stored or has failed."""
@@ -323,7 +296,7 @@ class BlobRoom:
             return self._coming.get(account_id, 0)
 
 
-def stored_bytes(connection: Connection, *account_ids: int) -> int:
+def _stored_bytes(connection: Connection, *account_ids: int) -> int:
     """Return the bytes of the blobs that accounts may name; of shared ones for each."""
     used = connection.scalar(
         select(func.sum(schema.blob.c.size))

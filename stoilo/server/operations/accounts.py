@@ -9,7 +9,6 @@ for `describe` the account's holder, authenticated by the server.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -19,7 +18,6 @@ from stoilo.audit.format.facts import OperatorAct
 from stoilo.audit.format.records import task_commitment
 from stoilo.core.errors import UsageError
 from stoilo.core.types import TaskState
-from stoilo.policies.policy import default_policy, parse_policy
 from stoilo.server.admission import quotas, tokens
 from stoilo.server.admission.quotas import Allowance
 from stoilo.server.db import rows, schema
@@ -48,7 +46,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from stoilo.policies.policy import Policy
-    from stoilo.server.config import ServerConfig
 
 
 REASON_CHARS: Final = 300
@@ -90,12 +87,6 @@ class AccountFacts:
     tokens: tuple[TokenLine, ...]  # oldest first
 
 
-def policy_of(config: ServerConfig) -> Policy:
-    """Return the policy of a server's settings, the shipped one when they name none."""
-    path = config.policy
-    return parse_policy(Path(path).read_bytes()) if path else default_policy()
-
-
 def list_accounts(store: Store, now: int) -> tuple[AccountLine, ...]:
     """Return every account, by name."""
     accounts, suspended = schema.account, schema.suspension
@@ -134,7 +125,8 @@ def describe(store: Store, name: str, policy: Policy, now: int) -> AccountFacts:
         account = find_account(connection, name)
         since = select(found.c.since).where(found.c.account_id == account.id)
         quota = policy.quota(role_of(connection, name, now))
-        budgets = quotas.find_uses(connection, account.id, quota, now)
+        kinds = (quotas.OPEN, quotas.DAY, quotas.BYTES)
+        budgets = quotas.find_budgets(connection, account.id, quota, now, kinds)
         return AccountFacts(
             name,
             account.group_name,

@@ -183,7 +183,8 @@ def test_facts_say_what_is_used_and_by_whom(bench: Bench) -> None:
     submit(bench, "a", "b", "c")
     found = accounts.describe(bench.store, "ada", default_policy(), bench.clock())
     uses = [(one.whose, one.used, one.most) for one in found.uses]
-    assert uses[:2] == [("", 3, 40), ("group bio", 3, 9)]
+    most = default_policy().quota("researcher").blob_bytes
+    assert uses == [("", 3, 40), ("", 0, most), ("group bio", 3, 9)]
     assert (found.group, found.share) == ("bio", 3)
 
 
