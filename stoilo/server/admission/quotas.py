@@ -13,20 +13,19 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from sqlalchemy import and_, exists, func, select
+from sqlalchemy import and_, bindparam, exists, func, select
 
 from stoilo.core.errors import PolicyRefusal
 from stoilo.server.db import rows, schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from sqlalchemy import Connection, Select
-    from sqlalchemy.sql.selectable import NamedFromClause
 
     from stoilo.policies.policy import Quota
 
@@ -55,33 +54,48 @@ class Share:
 _FIELDS: Final = Allowance.__struct_fields__
 
 
-def _with_allowances() -> tuple[Select[Any], NamedFromClause, NamedFromClause]:
-    """Return the query for accounts, each with its own and its group's allowance."""
-    accounts = schema.account
+# Made once, as every submission asks: to put one together costs more than to run it.
+@cache
+def _with_allowances(which: str) -> Select[Any]:
+    """Return the query for accounts, each with its own and its group's allowance.
+
+    Of ``:ids``, or of all that have open tasks.
+    """
+    accounts, task = schema.account, schema.task
     own, group = schema.allowance.alias("own"), schema.allowance.alias("together")
     is_own = and_(own.c.kind == "account", own.c.name == accounts.c.name)
     is_group = and_(group.c.kind == "group", group.c.name == accounts.c.group_name)
-    query = select(accounts.c.group_name)
-    query = query.outerjoin(own, is_own).outerjoin(group, is_group)
-    return query, own, group
+    named = accounts.c.id.in_(bindparam("ids", expanding=True))
+    has_open = exists().where(
+        task.c.account_id == accounts.c.id, task.c.state.in_(rows.OPEN_STATES)
+    )
+    return (
+        select(accounts.c.id, accounts.c.group_name)
+        .add_columns(*(one.c[name] for one in (own, group) for name in _FIELDS))
+        .outerjoin(own, is_own)
+        .outerjoin(group, is_group)
+        .where(named if which == "named" else has_open)
+    )
+
+
+def _allowed(
+    connection: Connection, *account_ids: int
+) -> Iterator[tuple[int, str, Allowance, Allowance]]:
+    """Yield account, group, and what each of them is allowed; see `find_shares`."""
+    query = _with_allowances("named" if account_ids else "open")
+    values = {"ids": account_ids} if account_ids else {}
+    middle = len(_FIELDS)
+    for account, group, *found in connection.execute(query, values):
+        yield account, group, Allowance(*found[:middle]), Allowance(*found[middle:])
 
 
 def find_shares(connection: Connection, *account_ids: int) -> dict[int, Share]:
     """Return these accounts' shares; of all that have open tasks when none is named."""
-    query, own, group = _with_allowances()
-    accounts, task = schema.account, schema.task
-    has_open = exists().where(
-        task.c.account_id == accounts.c.id, task.c.state.in_(rows.OPEN_STATES)
-    )
-    which = accounts.c.id.in_(account_ids) if account_ids else has_open
-    columns = (accounts.c.id, own.c.share, group.c.share)
     return {
-        account: Share(f"group {name}", together or 1)
-        if name
-        else Share(f"account {account}", alone or 1)
-        for name, account, alone, together in connection.execute(
-            query.add_columns(*columns).where(which)
-        )
+        account: Share(f"group {group}", together.share or 1)
+        if group
+        else Share(f"account {account}", own.share or 1)
+        for account, group, own, together in _allowed(connection, *account_ids)
     }
 
 
@@ -141,11 +155,7 @@ def find_budgets(
     kinds: Sequence[str] = (OPEN, DAY),
 ) -> list[Budget]:
     """Return what limits an account and its group, and how much of it is used."""
-    query, *sides = _with_allowances()
-    query = query.add_columns(*(one.c[name] for one in sides for name in _FIELDS))
-    accounts, middle = schema.account, len(_FIELDS)
-    group, *values = connection.execute(query.where(accounts.c.id == account_id)).one()
-    own, together = Allowance(*values[:middle]), Allowance(*values[middle:])
+    [(_, group, own, together)] = _allowed(connection, account_id)
     own = msgspec.structs.replace(
         own,
         open_tasks=_least(quota.running_tasks, own.open_tasks),
@@ -153,6 +163,7 @@ def find_budgets(
     )
     limited = [("", (account_id,), own)]
     if group and together != Allowance():
+        accounts = schema.account
         of_group = select(accounts.c.id).where(accounts.c.group_name == group)
         members = tuple(connection.scalars(of_group))
         limited.append((f"group {group}", members, together))
