@@ -29,7 +29,7 @@ from stoilo.core.errors import (
     WaitError,
 )
 from stoilo.core.rate_limit import RECONNECTING
-from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
+from stoilo.core.rpc import accounts_pb2_grpc, reviews_pb2_grpc, tasks_pb2_grpc
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import BOUNDS, Finding, Severity
 
@@ -233,7 +233,10 @@ class Wire:
         self._warned = float("-inf")
         self._channel = _open_channel(address)
         self._stub = tasks_pb2_grpc.TaskServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
-        self._reviews = reviews_pb2_grpc.ReviewServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
+        self._others = (
+            reviews_pb2_grpc.ReviewServiceStub(self._channel),  # type: ignore[no-untyped-call]  # generated
+            accounts_pb2_grpc.AccountServiceStub(self._channel),  # type: ignore[no-untyped-call]  # generated
+        )
         self._turns = asyncio.Semaphore(MANY_CALLS)
         self._metadata = (
             (("authorization", f"Bearer {address.token}"),) if address.token else ()
@@ -252,8 +255,9 @@ class Wire:
         timeout_s: float = CALL_S,
         traces: Sequence[str] = (),  # see `stoilo.core.tracing`
     ) -> Any:  # noqa: ANN401 - the method's own response
-        """Make one attempt, of either service; raises our errors only."""
-        stub = self._reviews if hasattr(self._reviews, method) else self._stub
+        """Make one attempt, of any service; raises our errors only."""
+        named = (one for one in self._others if hasattr(one, method))
+        stub = next(named, self._stub)
         async with self._turns:
             return await self._attempt(
                 getattr(stub, method), request, timeout_s=timeout_s, traces=traces

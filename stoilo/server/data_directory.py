@@ -56,6 +56,11 @@ class ConnectionFile(msgspec.Struct, frozen=True):
     token: str
     ca: str
 
+    def write(self, place: Path) -> None:
+        """Write it durably, 0600."""
+        text = msgspec.json.format(msgspec.json.encode(self), indent=2)
+        write_durably(place, text + b"\n", mode=0o600)
+
 
 @dataclass(frozen=True, slots=True)
 class DataDir:
@@ -86,8 +91,7 @@ class DataDir:
 
     def write_connection(self, content: ConnectionFile) -> None:
         """Write the connection file, 0600."""
-        text = msgspec.json.format(msgspec.json.encode(content), indent=2)
-        write_durably(self.connection, text + b"\n", mode=0o600)
+        content.write(self.connection)
 
 
 def claim_directory(path: Path) -> DataDir:

@@ -44,6 +44,7 @@ _ACTS = {
     "reviewer_enrolled": "A reviewer was enrolled.",
     "account_suspended": "An account was suspended: it may submit nothing.",
     "account_resumed": "A suspended account may submit again.",
+    "account_changed": "What an account, or a group of them, may do or use was changed.",
 }
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 

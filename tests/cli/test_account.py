@@ -26,9 +26,9 @@ def data(tmp_path: Path) -> Path:
 
 
 def run(
-    capsys: pytest.CaptureFixture[str], data: Path, word: str, *more: str
+    capsys: pytest.CaptureFixture[str], data: Path, words: str, *more: str
 ) -> dict[str, object]:
-    assert main(["account", word, "--data", str(data), *more, "--json"]) == 0
+    assert main(["account", *words.split(), "--data", str(data), *more, "--json"]) == 0
     return dict(json.loads(capsys.readouterr().out))
 
 
@@ -58,7 +58,7 @@ def test_added_account_is_listed_with_its_token(
     assert is_good(data, token)
     (line,) = run(capsys, data, "list")["accounts"]
     assert (line["name"], line["tokens"], line["suspended_at"]) == ("eve", 1, 0)
-    (one,) = run(capsys, data, "list", "eve")["tokens"]
+    (one,) = run(capsys, data, "show", "eve")["tokens"]
     assert tokens.token_digest(token).startswith(one["token"])
 
 
@@ -77,7 +77,7 @@ def test_token_is_revoked_by_each_way(
         "id": ("eve", "--token", named),
         "leaked": ("--leaked", "-"),
     }
-    assert run(capsys, data, "revoke", *words[how]) == {"revoked": 1}
+    assert run(capsys, data, "token revoke", *words[how]) == {"revoked": 1}
     assert not is_good(data, token)
 
 
@@ -85,7 +85,7 @@ def test_token_is_revoked_by_each_way(
     "words", [(), ("eve",), ("eve", "--all", "--token", "x"), ("eve", "--leaked", "-")]
 )
 def test_revoke_says_what_exactly(data: Path, words: tuple[str, ...]) -> None:
-    assert main(["account", "revoke", "--data", str(data), *words]) == 2
+    assert main(["account", "token", "revoke", "--data", str(data), *words]) == 2
 
 
 def test_account_is_suspended_and_resumed(
@@ -107,8 +107,8 @@ def test_person_reads_tables(
 ) -> None:
     main(["account", "suspend", "--data", str(data), "eve", "--reason", "coins"])
     main(["account", "list", "--data", str(data)])
-    main(["account", "list", "--data", str(data), "eve"])
-    main(["account", "revoke", "--data", str(data), "eve", "--all"])
+    main(["account", "show", "--data", str(data), "eve"])
+    main(["account", "token", "revoke", "--data", str(data), "eve", "--all"])
     main(["account", "suspend", "--data", str(data), "eve", "--undo"])
     said = capsys.readouterr().out
     words = ("suspended", "coins", "researcher", "1 revoked", "resumed")
@@ -180,3 +180,77 @@ def test_link_for_nobody_is_not_made(
     assert main(["account", "add", "--data", str(data), "--for", "console"]) != 0
     assert "with NAME" in capsys.readouterr().err
     assert run(capsys, data, "list")["accounts"] == []
+
+
+def test_account_has_group_quota_role_and_tokens_by_name(
+    data: Path, token: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(data / "laptop.json")
+    made = run(
+        *(capsys, data, "token new", "eve", "--to", place, "--label", "laptop"),
+        *("--days", "9"),
+    )
+    assert made["days"] == 9
+    said = run(capsys, data, "quota", "eve", "--open", "4", "--join", "bio")
+    assert (said["open_tasks"], said["share"]) == (4, None)
+    run(capsys, data, "quota", "bio", "--group", "--day", "7", "--share", "3")
+    assert run(capsys, data, "role", "eve", "operator")["changed"] == 2
+    shown = run(capsys, data, "show", "eve")
+    assert (shown["group"], shown["share"]) == ("bio", 3)
+    uses = [(one["whose"], one["most"]) for one in shown["uses"]]
+    assert (uses[0], uses[-1]) == (("", 4), ("group bio", 7))
+    assert [one["name"] for one in shown["tokens"]] == ["", "laptop"]
+    assert token not in json.dumps(shown)
+    assert run(capsys, data, "quota", "eve", "--open", "-1")["open_tasks"] is None
+
+
+def test_tokens_expire_by_word(
+    data: Path, token: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, data, "token expire", "eve", "--days", "0")["changed"] == 1
+    assert not is_good(data, token)
+
+
+def test_list_of_people_is_imported_and_imported_again(
+    data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    listed, folder = data / "people.csv", data / "files"
+    listed.write_text("name,group\nben,bio\ncleo,\n")
+    words = ("--file", str(listed), "--to", str(folder))
+    counts = [len(run(capsys, data, "add", *words)["made"]) for _ in range(2)]
+    assert counts == [2, 0]
+    assert sorted(one.name for one in folder.iterdir()) == ["ben.json", "cleo.json"]
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"name\n" + b"#" * 300_000])
+def test_list_that_is_no_text_or_too_long_is_refused(
+    data: Path, content: bytes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (data / "people.csv").write_bytes(content)
+    words = ["--file", str(data / "people.csv"), "--to", str(data / "files")]
+    assert main(["account", "add", "--data", str(data), *words]) == 2
+    assert "STO-U004" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("show", "eve"),
+        ("token", "new", "eve", "--to", "x"),
+        ("token", "revoke", "eve", "--all"),
+        ("token", "revoke"),
+        ("token", "revoke", "--leaked", "-"),
+    ],
+)
+def test_name_without_data_directory_is_a_usage_error(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["account", *words]) == 2
+    assert "STO-U003" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [("eve",), (), ("eve", "auditor", "--withdraw", "00"), ("eve", "reviewer")]
+)
+def test_role_says_what_exactly(data: Path, words: tuple[str, ...]) -> None:
+    assert main(["account", "role", "--data", str(data), *words]) == 2

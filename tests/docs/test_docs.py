@@ -14,7 +14,7 @@ from stoilo.cli.main import cli
 from stoilo.core.codebook import CODE_PATTERN, load_codebook
 from stoilo.core.codec import json_values
 from stoilo.core.levels import load_levels
-from stoilo.core.rpc import tasks_pb2
+from stoilo.core.rpc import accounts_pb2, reviews_pb2, tasks_pb2
 from stoilo.executor.verifier.installation import parse_opt_in
 from stoilo.server.config import load_config
 
@@ -182,8 +182,11 @@ def test_values_page_names_every_form():
 
 def test_grpc_page_names_every_call():
     text = (ROOT / "docs" / "reference" / "grpc.md").read_text(encoding="utf-8")
-    service = tasks_pb2.DESCRIPTOR.services_by_name["TaskService"]
-    assert [one.name for one in service.methods if f"`{one.name}`" not in text] == []
+    for file in (tasks_pb2, reviews_pb2, accounts_pb2):
+        (service,) = file.DESCRIPTOR.services_by_name.values()
+        assert [
+            one.name for one in service.methods if f"`{one.name}`" not in text
+        ] == []
 
 
 def test_every_decision_is_in_the_index():

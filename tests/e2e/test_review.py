@@ -273,7 +273,7 @@ def test_withdrawn_reviewer_lets_nothing_more_through(project: Project) -> None:
     data = ("--data", str(project.data))
     listed = cli("account", "list", "--reviewers", *data)
     [key] = [one["key"] for one in listed["reviewers"]]
-    cli("account", "revoke", "--reviewer", key, *data)
+    cli("account", "role", "--withdraw", key, *data)
     task_id = project.submit(10, source)
     project.wait_for(task_id, "waiting_review")
     project.wait_for(running, "waiting_review")

@@ -174,3 +174,23 @@ def test_upgrade_killed_before_a_statement_has_not_made_it(url: str) -> None:
     with pytest.raises(Killed), killed_before(2):
         upgrade(url, SERVER)
     assert differences(url, SERVER) != []
+
+
+def test_older_server_gets_the_columns_that_came_since(url: str) -> None:
+    """The control: what the first revision's database lacks is seen as missing."""
+    upgrade(url, SERVER)
+    engine = open_engine(url)
+    with engine.connect() as connection:
+        for change in (
+            "DROP TABLE allowance",
+            "DROP INDEX account_group" + " ON account" * (engine.name != "sqlite"),
+            "ALTER TABLE account DROP COLUMN group_name",
+            "ALTER TABLE token DROP COLUMN name",
+            "UPDATE alembic_version SET version_num = 'server0001'",
+        ):
+            connection.exec_driver_sql(change)
+        connection.commit()
+    engine.dispose()
+    assert differences(url, SERVER)
+    upgrade(url, SERVER)
+    assert differences(url, SERVER) == []

@@ -256,6 +256,8 @@ class OperatorAct(StrEnum):
     REVIEWER_ENROLLED = "reviewer_enrolled"
     ACCOUNT_SUSPENDED = "account_suspended"
     ACCOUNT_RESUMED = "account_resumed"
+    # its roles, its group, the end of a token; without a subject: what a group may use
+    ACCOUNT_CHANGED = "account_changed"
 
 
 class OperatorRecord(_Public, frozen=True, tag="operator"):

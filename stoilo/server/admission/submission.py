@@ -28,7 +28,7 @@ from stoilo.server.admission.draft import (
 )
 from stoilo.server.admission.fairness import FairTurns, in_thread
 from stoilo.server.admission.gatekeeper import Gatekeeper, GateRefusal
-from stoilo.server.admission.quotas import RateMeter, RefusalRoom, check_open_tasks
+from stoilo.server.admission.quotas import Budget, RateMeter, RefusalRoom, find_budgets
 from stoilo.server.admission.value_facts import LIGHT, TOO_LARGE, find_facts
 from stoilo.server.db import rows
 from stoilo.server.db.batcher import Batcher
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from stoilo.core.rpc import tasks_pb2 as pb
-    from stoilo.policies.policy import Policy
+    from stoilo.policies.policy import Policy, Quota
     from stoilo.server.admission.draft import FlavorLookup, LevelLookup
     from stoilo.server.db.store import Store
     from stoilo.server.log.refusals import RefusalBook
@@ -207,7 +207,7 @@ class Submissions:
         existing = known.task(owner.account_id, incoming.request.idempotency_key)
         # A repetition may be answered although the account is full.
         if existing is None:
-            check_open_tasks(known.open_tasks(owner.account_id), quota)
+            known.check_room(owner.account_id, quota, self._clock())
         if draft is None:
             return _Found(owner, None)
         if existing is not None:
@@ -275,7 +275,7 @@ class Submissions:
             return existing
         # Again, now under the writer's lock: many batches may have looked at once.
         quota = self._policy.quota(owner.role)
-        check_open_tasks(known.open_tasks(owner.account_id), quota)
+        known.check_room(owner.account_id, quota, self._clock())
         return TaskRow(
             task_id=name,
             account_id=owner.account_id,
@@ -295,7 +295,8 @@ class _Known:
         self._keys = keys
         self._owners: dict[str, Owner] = {}
         self._tasks: dict[int, dict[str, TaskRow]] = {}
-        self._open: dict[int, int] = {}
+        self._budgets: dict[int, list[Budget]] = {}
+        self._shared: dict[tuple[str, str], Budget] = {}
 
     def owner(self, token: str, now: int) -> Owner:
         """Return who holds `token`, or raise ``STO-R001``."""
@@ -311,18 +312,27 @@ class _Known:
             )
         return self._tasks[account_id].get(key)
 
-    def open_tasks(self, account_id: int) -> int:
-        """Return how many tasks of the account are not final."""
-        if account_id not in self._open:
-            self._open[account_id] = rows.count_open(self.connection, account_id)
-        return self._open[account_id]
+    def check_room(self, account_id: int, quota: Quota, now: int) -> None:
+        """Raise ``STO-R004``, ``STO-R005`` when one more task would be too many."""
+        if account_id not in self._budgets:
+            found = find_budgets(self.connection, account_id, quota, now)
+            # a group's is one for all its accounts of the batch
+            self._budgets[account_id] = [
+                self._shared.setdefault((one.whose, one.code), one)
+                if one.whose
+                else one
+                for one in found
+            ]
+        for budget in self._budgets[account_id]:
+            budget.check()
 
     def add(self, row: TaskRow, key: str) -> bool:
         """Know one more task: an equal key later in the batch finds it; False if known."""
         if self._tasks[row.account_id].get(key) is row:
             return False
         self._tasks[row.account_id][key] = row
-        self._open[row.account_id] += 1
+        for budget in self._budgets[row.account_id]:
+            budget.used += 1
         return True
 
 

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from stoilo.server.db.store import Store
 
 
-YEAR_S = 365 * 86_400
+DAY_S = 86_400
+YEAR_S = 365 * DAY_S
 KNOWN_FOR_S: Final = (
     60.0  # whose a token is, to those who only want to know whose turn it is
 )
@@ -57,11 +58,15 @@ TASK_ROLES = frozenset({Role.RESEARCHER, Role.OPERATOR})
 LINK_SCOPE: Final = "SignIn"
 LINK_S: Final = 900  # life of a one-time link, s
 SESSION_SCOPE: Final = "Operate,ListTasks,PollTask,CancelTask,CreateTask,DownloadBlob"
+CONSOLE_SCOPES: Final = frozenset({LINK_SCOPE, SESSION_SCOPE})
 SESSION_S: Final = 12 * 3600  # longest session in the console, s
 _ASK_FOR_LINK: Final = "ask the operator: `stoilo account add NAME --for console`"
 
-OF_SUSPENDED = frozenset({"PollTask", "ListTasks", "CancelTask", "DownloadBlob"})
-"""Calls that a suspended account may still make: about what was taken before."""
+OF_SUSPENDED = frozenset(
+    {"PollTask", "ListTasks", "CancelTask", "DownloadBlob"}
+    | {"ShowAccount", "RevokeToken"}
+)
+"""Calls that a suspended account may still make: about what was taken before, and itself."""
 
 
 def token_digest(token: str) -> str:
@@ -77,8 +82,12 @@ def issue_token(
     *,
     scope: str = "*",
     lifetime_s: int = YEAR_S,
+    label: str = "",
 ) -> str:
-    """Make a token for the account `name` (made if new); the only time it is shown."""
+    """Make a token for the account `name` (made if new); the only time it is shown.
+
+    `label` is its holder's own name for it.
+    """
     accounts = schema.account
     query = select(accounts.c.id, accounts.c.salt).where(accounts.c.name == name)
     row = connection.execute(query).first()
@@ -95,6 +104,7 @@ def issue_token(
             digest=token_digest(token),
             created_at=now,
             expires_at=now + lifetime_s,
+            name=label,
         )
     )
     note_act(
@@ -126,7 +136,11 @@ def open_session(connection: Connection, secret: str, now: int) -> str:
         revoke_token(connection, secret, now)
     role, scope = Role(owner.role), SESSION_SCOPE
     return issue_token(
-        connection, owner.name, role, now, scope=scope, lifetime_s=SESSION_S
+        connection,
+        *(owner.name, role, now),
+        scope=scope,
+        lifetime_s=SESSION_S,
+        label="console",
     )
 
 
@@ -200,6 +214,11 @@ def check_operator(owner: Owner, rpc: str) -> None:
     """Raise ``STO-R002`` unless the token is an operator's and its scope allows `rpc`."""
     hint = "ask for a link: `stoilo account add NAME --for operation`"
     _check(owner, rpc, frozenset({Role.OPERATOR}), hint)
+
+
+def check_own(owner: Owner, rpc: str) -> None:
+    """Raise ``STO-R002`` unless the token's scope allows `rpc`, of any role; ``STO-R009``."""
+    _check(owner, rpc, frozenset(Role), "ask the operator for a token for all calls")
 
 
 def _check(owner: Owner, rpc: str, roles: frozenset[Role], hint: str) -> None:

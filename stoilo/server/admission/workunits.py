@@ -10,6 +10,7 @@ from stoilo.core.errors import InternalError
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.workunit import largest_result
 from stoilo.server.admission.estimates import bounds_of, demand_of, load_samples
+from stoilo.server.admission.quotas import find_shares
 from stoilo.server.db import rows
 from stoilo.server.engines.workunits import Replication, WorkunitFile, WorkunitSpec
 from stoilo.server.reviews.book import reviews_in
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from stoilo.server.admission.blobs import BlobStore
     from stoilo.server.admission.estimates import Samples
+    from stoilo.server.admission.quotas import Share
     from stoilo.server.db.records import AttemptRow, TaskRow, TaskSpec
     from stoilo.server.db.store import Store
 
@@ -59,6 +61,8 @@ class WorkunitWriter:
         with self._store.read() as connection:
             contents = rows.load_contents(connection, wanted)
             samples = load_samples(connection, [task.spec for _, task in attempts])
+            owners = {task.account_id for _, task in attempts}
+            shares = find_shares(connection, *owners)
         archives = {
             flavor: self._archives(flavor)
             for flavor in {task.spec.flavor for _, task in attempts}
@@ -72,7 +76,8 @@ class WorkunitWriter:
             common = [revocations, archives[spec.flavor]]
             files = self._files(attempt, spec, contents, source_sticky=again)
             files += [file for file in common if file is not None]
-            made.append(self._spec(attempt, spec, tuple(files), samples))
+            share = shares[task.account_id]
+            made.append(self._spec(attempt, spec, tuple(files), samples, share))
         return made
 
     def _files(
@@ -107,6 +112,7 @@ class WorkunitWriter:
         spec: TaskSpec,
         files: tuple[WorkunitFile, ...],
         samples: Samples,
+        share: Share,
     ) -> WorkunitSpec:
         """Return one workunit: its files, its redundancy, what it may cost."""
         unpacked = sum(file.unpacked_bytes for file in files)
@@ -128,6 +134,8 @@ class WorkunitWriter:
             topics=spec.topics,
             memory_bound=bounds.memory_bytes,
             disk_bound=bounds.disk_bytes,
+            share=share.name,
+            weight=share.weight,
             replication=self._replication(spec.level),
         )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from stoilo.core.rpc import reviews_pb2_grpc, tasks_pb2_grpc
+from stoilo.core.rpc import accounts_pb2_grpc, reviews_pb2_grpc, tasks_pb2_grpc
 from stoilo.core.types import BOUNDS
 from stoilo.server.admission.tokens import Authenticator
 from stoilo.server.api.intake import Intake, IntakeBounds
@@ -16,11 +16,16 @@ from stoilo.server.api.intake import Intake, IntakeBounds
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from stoilo.server.api.accounts import AccountService
     from stoilo.server.api.service import ReviewService, TaskService
     from stoilo.server.tls import TlsFiles
 
 
-SERVICE_NAMES = ("stoilo.v1.TaskService", "stoilo.v1.ReviewService")
+SERVICE_NAMES = (
+    "stoilo.v1.TaskService",
+    "stoilo.v1.ReviewService",
+    "stoilo.v1.AccountService",
+)
 
 CONNECTION_OPTIONS = (
     ("grpc.max_allowed_incoming_connections", 1024),
@@ -44,6 +49,7 @@ def bind_grpc(
     reviews: ReviewService | None = None,
     interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     bounds: IntakeBounds | None = None,
+    accounts: AccountService | None = None,
 ) -> tuple[grpc.aio.Server, int]:
     """Return a gRPC server with health and its bound port; must run in the event loop.
 
@@ -64,6 +70,8 @@ def bind_grpc(
     tasks_pb2_grpc.add_TaskServiceServicer_to_server(service, server)  # type: ignore[no-untyped-call]  # generated
     if reviews is not None:
         reviews_pb2_grpc.add_ReviewServiceServicer_to_server(reviews, server)  # type: ignore[no-untyped-call]  # generated
+    if accounts is not None:
+        accounts_pb2_grpc.add_AccountServiceServicer_to_server(accounts, server)  # type: ignore[no-untyped-call]  # generated
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     if tls is None:

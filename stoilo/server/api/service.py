@@ -157,7 +157,7 @@ Work = Callable[["Owner", Any], Any]
 """Does a call for an owner: request → response; blocks."""
 
 
-class _Calls:
+class Calls:
     """What the services share: each call in a worker thread, for an owner whom it suits."""
 
     _check: Callable[[Owner, str], None]
@@ -187,10 +187,10 @@ class _Calls:
         return await answer(context, asyncio.to_thread(checked), LONGEST_CALL_S)
 
 
-def _served(rpc: str) -> Callable[[_Calls, Any, Context], Awaitable[Any]]:
+def served(rpc: str) -> Callable[[Calls, Any, Context], Awaitable[Any]]:
     """Return the method of a call whose work is in the service's table."""
 
-    async def serve(calls: _Calls, request: Any, context: Context) -> Any:  # noqa: ANN401
+    async def serve(calls: Calls, request: Any, context: Context) -> Any:  # noqa: ANN401
         return await calls._call(  # noqa: SLF001 - a method of it
             context, rpc, lambda owner: calls.works[rpc](owner, request)
         )
@@ -198,14 +198,14 @@ def _served(rpc: str) -> Callable[[_Calls, Any, Context], Awaitable[Any]]:
     return serve
 
 
-class ReviewService(_Calls, reviews_pb2_grpc.ReviewServiceServicer):
+class ReviewService(Calls, reviews_pb2_grpc.ReviewServiceServicer):
     """A reviewer's four calls, each for role `reviewer` only."""
 
     _check = staticmethod(tokens.check_reviewer)
-    ListReviews = _served("ListReviews")
-    GetReview = _served("GetReview")
-    SubmitReview = _served("SubmitReview")
-    RefuseTask = _served("RefuseTask")
+    ListReviews = served("ListReviews")
+    GetReview = served("GetReview")
+    SubmitReview = served("SubmitReview")
+    RefuseTask = served("RefuseTask")
 
     def __init__(
         self, store: Store, desk: ReviewDesk, clock: Callable[[], int]
@@ -223,7 +223,7 @@ class ReviewService(_Calls, reviews_pb2_grpc.ReviewServiceServicer):
         super().__init__(store, clock, works)
 
 
-class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
+class TaskService(Calls, tasks_pb2_grpc.TaskServiceServicer):
     """The researcher's calls; every one checks the owner.
 
     Attributes:
@@ -233,10 +233,10 @@ class TaskService(_Calls, tasks_pb2_grpc.TaskServiceServicer):
     """
 
     _check = staticmethod(tokens.check_permission)
-    PollTask = _served("PollTask")
-    ListTasks = _served("ListTasks")
-    CancelTask = _served("CancelTask")
-    RejectResult = _served("RejectResult")
+    PollTask = served("PollTask")
+    ListTasks = served("ListTasks")
+    CancelTask = served("CancelTask")
+    RejectResult = served("RejectResult")
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from stoilo.core.errors import DeniedError, UsageError, show_plainly
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import BOUNDS, TaskState
 from stoilo.server.admission.issuing import find_hold
-from stoilo.server.admission.quotas import RateMeter
+from stoilo.server.admission.quotas import RateMeter, find_budgets, find_shares
 from stoilo.server.api.waiting import MOST_TASKS, select_tasks
 from stoilo.server.db import rows, schema
 from stoilo.server.db.records import AttemptState, Outcome, workunit_name
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from stoilo.policies.policy import Policy
     from stoilo.server.db.records import AttemptRow, Owner, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.engines.interface import Engine, WorkunitStatus
@@ -35,6 +36,7 @@ NEEDS_REVIEW = "STO-R022"
 REJECTIONS_PER_HOUR = 1000
 """Results, so that one researcher's word does not end the record of many hosts."""
 REASON_CHARS = 200
+WAITS_S = 5  # from then on a task's explanation says how its account stands, s
 MOST_LISTED = 1000  # tasks of one answer
 MOST_SOUGHT = 10_000  # among which a label is looked for
 
@@ -91,7 +93,10 @@ class TaskDesk:
         clock: Callable[[], int],
         trouble: Callable[[], str],
         wake: Callable[[], None],
+        policy: Policy,
     ) -> None:
+        self._policy = policy
+        self._standings: dict[int, tuple[int, str]] = {}
         self._store = store
         self._engine = engine
         self._clock = clock
@@ -124,6 +129,8 @@ class TaskDesk:
             _fill_outcome(response, outcome)
         elif attempt is not None:
             response.explanation = self._explain(attempt, status, held)
+            if self._clock() - task.created_at >= WAITS_S:
+                response.explanation += "; " + self._standing(owner)
             if task.state is TaskState.WAITING_REVIEW:
                 response.code = NEEDS_REVIEW
         if status is not None:
@@ -230,6 +237,33 @@ class TaskDesk:
                 for name in workunits
             }
         return {name: task.account_id for name, task in tasks.items() if task}
+
+    def _standing(self, owner: Owner) -> str:
+        """Return what an account has of what it and its group may, and its share.
+
+        Read again after a few seconds: who waits asks often.
+        """
+        now = self._clock()
+        until, text = self._standings.get(owner.account_id, (0, ""))
+        if until > now:
+            return text
+        with self._store.read() as connection:
+            quota = self._policy.quota(owner.role)
+            said = [
+                str(one)
+                for one in find_budgets(connection, owner.account_id, quota, now)
+            ]
+            waiting = find_shares(connection)
+        own = waiting.get(owner.account_id)
+        if own is not None and (every := {*waiting.values()}) != {own}:
+            whose = own.name if own.name.startswith("group") else "your account"
+            total = sum(one.weight for one in every)
+            share = f"{own.weight} of {total} shares"
+            said.append(f"while volunteers are short {whose} has {share}")
+        if len(self._standings) >= MOST_LISTED:
+            self._standings.clear()
+        self._standings[owner.account_id] = now + WAITS_S, "; ".join(said)
+        return "; ".join(said)
 
     def _advice(self, task: TaskRow) -> int:
         """Return when to poll again, ms: soon for young tasks, later for old ones."""

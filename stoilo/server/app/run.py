@@ -216,6 +216,7 @@ def _bind(
             tls,
             tasks.review_service,
             (MeteredCalls(watching.sources.rpc),),
+            accounts=tasks.account_service,
         )
     except RuntimeError as error:  # gRPC's own, without a reason
         raise cannot_bind(config.grpc) from error

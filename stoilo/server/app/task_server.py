@@ -29,6 +29,7 @@ from stoilo.server.admission.pipeline import AdmissionPipeline
 from stoilo.server.admission.statements import StatementWriter
 from stoilo.server.admission.submission import READING, Submissions
 from stoilo.server.admission.workunits import WorkunitWriter
+from stoilo.server.api.accounts import AccountService
 from stoilo.server.api.service import ReviewService, TaskService
 from stoilo.server.api.tasks import TaskDesk
 from stoilo.server.app.audit_log import AuditLog, open_log
@@ -176,6 +177,7 @@ class TaskServer:
             clock=clock,
         )
         self.review_service = ReviewService(store, self.review_desk, clock)
+        self.account_service = AccountService(store, around.policy, clock)
         self.validation = validation
         self.keeper = OutcomeKeeper(
             store,
@@ -203,6 +205,7 @@ class TaskServer:
             clock=clock,
             trouble=lambda: str(self.pipeline.trouble or ""),
             wake=self.pipeline.wake,
+            policy=around.policy,
         )
         self.service = TaskService(
             store,

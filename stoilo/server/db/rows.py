@@ -51,6 +51,7 @@ _GAINED: dict[AttemptState, tuple[str, ...]] = {
 """Columns that each step writes, besides the state."""
 
 
+OPEN_STATES = tuple(state.value for state in TaskState if not state.final)
 _SPEC = msgspec.json.Decoder(TaskSpec)
 _ITEMS = msgspec.msgpack.Decoder(tuple[ItemResult, ...])
 
@@ -173,12 +174,13 @@ def find_by_key(
     return {row.idempotency_key: _task_row(row) for row in rows}
 
 
-def count_open(connection: Connection, account_id: int) -> int:
-    """Return how many tasks of the account are not final."""
-    states = [state.value for state in TaskState if not state.final]
-    query = select(func.count()).where(
-        _TASK.c.account_id == account_id, _TASK.c.state.in_(states)
-    )
+def count_tasks(
+    connection: Connection, *account_ids: int, since: int | None = None
+) -> int:
+    """Return how many tasks of accounts are not final, or were made after `since` (s)."""
+    is_open, made = _TASK.c.state.in_(OPEN_STATES), _TASK.c.created_at
+    which = is_open if since is None else made > since
+    query = select(func.count()).where(_TASK.c.account_id.in_(account_ids), which)
     return connection.scalar(query) or 0
 
 

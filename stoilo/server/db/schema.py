@@ -43,7 +43,9 @@ account = Table(
     Column("name", exact(128), nullable=False, unique=True),
     Column("salt", String(64), nullable=False),
     Column("created_at", BigInteger, nullable=False),  # or when its salt was renewed
+    Column("group_name", exact(64), nullable=False, server_default=""),  # empty: none
 )
+Index("account_group", account.c.group_name)
 
 token = Table(
     "token",
@@ -56,6 +58,20 @@ token = Table(
     Column("created_at", BigInteger, nullable=False),
     Column("expires_at", BigInteger, nullable=False),
     Column("revoked_at", BigInteger),
+    Column("name", exact(64), nullable=False, server_default=""),  # its holder's word
+)
+
+allowance = (
+    Table(  # what an operator allows less of than the policy; NULL: as that says
+        "allowance",
+        METADATA,
+        Column("kind", String(8), primary_key=True),  # ``account`` or ``group``
+        Column("name", exact(128), primary_key=True),
+        Column("open_tasks", BigInteger),
+        Column("tasks_per_day", BigInteger),
+        Column("blob_bytes", BigInteger),
+        Column("share", Integer),  # NULL: 1
+    )
 )
 
 suspension = Table(  # accounts that may not submit, until it is taken back
@@ -106,6 +122,7 @@ task = Table(
     UniqueConstraint("account_id", "idempotency_key", name="task_key"),
 )
 Index("task_open", task.c.account_id, task.c.state)
+Index("task_newest", task.c.account_id, task.c.created_at)
 
 attempt = Table(
     "attempt",

@@ -107,6 +107,9 @@ class WorkunitSpec:
     replication: Replication = Replication()  # how its results are spread
     memory_bound: int = 0  # what a result needs of a host's memory, bytes; 0: not said
     disk_bound: int = 0  # what it needs of the disk, bytes; 0: not said
+    # who shares the hosts with others, and his weight; a stock engine goes by age alone
+    share: str = ""
+    weight: int = 1
 
 
 def check_spec(spec: WorkunitSpec) -> None:

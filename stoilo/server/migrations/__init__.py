@@ -1,12 +1,12 @@
 """Alembic history of the server's and both engines' tables: one tree, three branches.
 
 Each database has its own branch, models and version table, so that they may also lie in
-one MariaDB, the stock engine's beside BOINC's. Nothing is released yet: a branch has one
-revision, which makes what the models say. The first release writes its statements out;
-from then on a change is a new revision, ``versions/NNNN_*.py`` with ``down_revision`` the
-last one of its branch, each statement such that it can be repeated, and `Branch.newest`
-its name. A database without history gets today's tables at once; only an older one goes
-the way of the revisions.
+one MariaDB, the stock engine's beside BOINC's. Nothing is released yet: a branch's first
+revision makes what the models say, and later ones bring a development root along. The first
+release writes its statements out; from then on too a change is a new revision,
+``versions/NNNN_*.py`` with ``down_revision`` the last one of its branch, each statement
+such that it can be repeated, and `Branch.newest` its name. A database without history gets
+today's tables at once; only an older one goes the way of the revisions.
 `tests/server/test_migrations.py` says whether the history makes what the models say, also
 when it is killed in the middle.
 """
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Column, MetaData, String, Table, insert, inspect, select
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy.schema import CreateColumn, CreateIndex, CreateTable
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -87,6 +87,15 @@ def create_models(connection: Connection, models: MetaData) -> None:
         connection.execute(CreateTable(table, if_not_exists=True))
         for index in sorted(table.indexes, key=lambda one: str(one.name)):
             connection.execute(CreateIndex(index, if_not_exists=True))
+
+
+def add_columns(connection: Connection, table: Table, *names: str) -> None:
+    """Add columns of a model that the database's table lacks."""
+    known = {one["name"] for one in inspect(connection).get_columns(table.name)}
+    for name in names:
+        if name not in known:
+            made = CreateColumn(table.c[name]).compile(dialect=connection.dialect)
+            connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {made}")
 
 
 def _version_table(branch: Branch) -> Table:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 
-from stoilo.core.rpc import reviews_pb2, tasks_pb2
+from stoilo.core.rpc import accounts_pb2, reviews_pb2, tasks_pb2
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -23,7 +23,7 @@ OTHER: Final = "other"
 
 METHODS: Final = frozenset(
     method.name
-    for file in (tasks_pb2, reviews_pb2)
+    for file in (tasks_pb2, reviews_pb2, accounts_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
     for method in service.methods
 ) | {"Check", "Watch"}

@@ -11,7 +11,7 @@ from stoilo.core.types import TaskState
 from stoilo.server.admission import tokens
 from stoilo.server.admission.tokens import OF_SUSPENDED, Role
 from stoilo.server.db import rows
-from stoilo.server.operations import accounts
+from stoilo.server.operations import access, accounts
 from tests.support.serverbench import Bench, acts
 
 NOW = 1_700_000_100
@@ -89,19 +89,19 @@ def test_revoked_tokens_end_at_once_and_others_do_not(
 ) -> None:
     with bench.store.write() as connection:
         other = tokens.issue_token(connection, "ada", Role.RESEARCHER, NOW)
-    first = accounts.list_tokens(bench.store, "ada")[0].token
-    count = accounts.revoke(bench.store, "ada", "" if every else first, NOW)
+    first = access.list_tokens(bench.store, "ada")[0].token
+    count = access.revoke(bench.store, "ada", "" if every else first, NOW)
     assert count == (2 if every else 1)
     assert not may(bench, "PollTask")
     bench.token = other
     assert may(bench, "PollTask") is not every
-    assert accounts.revoke(bench.store, "ada", first, NOW) == 0
+    assert access.revoke(bench.store, "ada", first, NOW) == 0
 
 
 def test_leaked_token_is_revoked_by_its_text(bench: Bench) -> None:
-    assert not accounts.revoke_leaked(bench.store, bench.token + "x", NOW)
+    assert not access.revoke_leaked(bench.store, bench.token + "x", NOW)
     assert may(bench, "CreateTask")
-    assert accounts.revoke_leaked(bench.store, bench.token, NOW)
+    assert access.revoke_leaked(bench.store, bench.token, NOW)
     assert not may(bench, "CreateTask")
 
 
@@ -121,8 +121,8 @@ def test_list_says_who_may_do_what(bench: Bench) -> None:
 
 
 def test_list_of_tokens_shows_no_token(bench: Bench) -> None:
-    (line,) = accounts.list_tokens(bench.store, "ada")
-    assert line.token == tokens.token_digest(bench.token)[: accounts.ID_CHARS]
+    (line,) = access.list_tokens(bench.store, "ada")
+    assert line.token == tokens.token_digest(bench.token)[: access.ID_CHARS]
     assert bench.token not in repr(line)
 
 
@@ -135,11 +135,11 @@ def test_unknown_account_is_named_as_such(bench: Bench, act) -> None:
 @pytest.mark.parametrize("token", ["zzz", "not hex"])
 def test_unknown_token_is_named_as_such(bench: Bench, token: str) -> None:
     with pytest.raises(UsageError, match="STO-R029"):
-        accounts.revoke(bench.store, "ada", token, NOW)
+        access.revoke(bench.store, "ada", token, NOW)
     assert may(bench, "CreateTask")
 
 
 @pytest.mark.parametrize("name", ["", "x" * 200, "a\nb"])
 def test_senseless_name_gets_no_token(bench: Bench, name: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="STO-R029"):
-        accounts.add_researcher(bench.store, tmp_path, name, 60, NOW)
+        access.add_token(bench.store, tmp_path, name, 60, NOW)

@@ -11,7 +11,7 @@ from stoilo.executor.verifier.targets import ReviewerFile, read_target
 from stoilo.server.admission import tokens
 from stoilo.server.data_directory import ConnectionFile
 from stoilo.server.db.store import Store
-from stoilo.server.operations.accounts import enroll, reviewers_of, withdraw
+from stoilo.server.operations.access import enroll, reviewers_of, withdraw
 from tests.support.gate import INSTALLED, NOW
 from tests.support.release import ReleasedProject
 

@@ -371,7 +371,7 @@ def test_parked_tasks_count_as_unfinished(desk: Desk) -> None:
     desk.submit("k2", x=2)
     with desk.bench.store.read() as connection:
         owner = tokens.find_owner(connection, desk.bench.token, desk.bench.clock())
-        assert rows.count_open(connection, owner.account_id) == 2
+        assert rows.count_tasks(connection, owner.account_id) == 2
 
 
 def test_same_bytes_handed_in_twice_are_one_review(desk: Desk) -> None:

@@ -149,6 +149,7 @@ class EmbeddedEngine:
             on_report=self._round.wake,
             chance=Chance(self._options.draw, self._options.lots),
             mirrors=self.mirrors,
+            note_sent=self._store.ranks.note_sent,
         )
         self._purge_at = 0.0
         self._mover = Mover(self._store, self.now)

@@ -173,6 +173,8 @@ results = Table(
     Column("received_at", BigInteger, nullable=False, default=0),
     Column("code", String(16), nullable=False, default=""),
     Column("upload_name", Name, nullable=False, unique=True),
+    # which goes out first, see `workunits.ranks`
+    Column("rank", BigInteger, nullable=False, server_default="0"),
     Column("upload_token", String(64), nullable=False, unique=True),
     Column("upload_size", BigInteger),
     Column("upload_digest", String(64)),
@@ -190,7 +192,7 @@ results = Table(
 )
 # In the order in which results are handed out: the first that fit are found without
 # reading and sorting every other one that waits.
-Index("engine_result_offer", results.c.state, results.c.id)
+Index("engine_result_turn", results.c.state, results.c.rank, results.c.id)
 
 excuses = Table(  # hosts found wrong in a resumed run, and not banned for it
     "engine_excuse",

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
 
 # Looked at by the rules for each result that may be given
 CANDIDATES_PER_RESULT = 8
-# Results that have waited longest, at least: the lot decides which of them go. Who
+# Results whose turn it is, at least: the lot decides which of them go. Who
 # calls right after another account then rarely gets the same workunits.
 WINDOW_LEAST: Final = 64
 BANNED_NOTICE = (
@@ -348,7 +348,7 @@ def _candidates(
             _is_for_newcomers() if caller.newcomer else true(),
             ~has_one,
         )
-        .order_by(results.c.id)
+        .order_by(results.c.rank, results.c.id)
         .limit(bindparam("most"))
     )
 

@@ -92,8 +92,10 @@ class Scheduler:
         on_report: Callable[[], None],
         chance: Chance,
         mirrors: Mirrors,
+        # is told what has gone out
+        note_sent: Callable[[Sequence[AnyRow]], None] = lambda _rows: None,
     ) -> None:
-        self._mirrors = mirrors
+        self._mirrors, self._note_sent = mirrors, note_sent
         self._database = database
         self._pace = pace
         self._on_report = on_report
@@ -195,6 +197,7 @@ class Scheduler:
                 fresh = fresh_results(connection, guest, busy, pace, self._chance)
         if fresh:
             self._activity.note_work(host.id, now)
+            self._note_sent([one for one, _ in fresh])
             apps = [one.wu_app for one, _ in fresh]
             note_results(connection, host.id, apps, quotas, now)
         sent = [*((one, one.deadline) for one in lost), *fresh]

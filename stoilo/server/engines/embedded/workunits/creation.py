@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from stoilo.server.engines.embedded.workunits.ranks import Ranks
     from stoilo.server.engines.workunits import WorkunitSpec
 
 _RESULT_SECRET_BYTES = 32
@@ -39,7 +40,7 @@ def starts_alone(spec: WorkunitSpec) -> bool:
 
 
 def insert_workunits(
-    connection: Connection, specs: Sequence[WorkunitSpec], now: int
+    connection: Connection, specs: Sequence[WorkunitSpec], ranks: Ranks, now: int
 ) -> None:
     """Insert workunits, what they need and their first results."""
     table = schema.workunits
@@ -59,8 +60,9 @@ def insert_workunits(
     ]
     insert_many(connection, schema.workunit_files, needs)
     results = [
-        (row_of[spec.name], spec.name, number)
+        (row_of[spec.name], spec.name, number, rank)
         for spec in specs
+        for rank in [_rank(connection, spec, ranks)]
         for number in range(1 if starts_alone(spec) else spec.redundancy.target_results)
     ]
     drawn = draw_tokens(len(results), _RESULT_SECRET_BYTES)
@@ -86,12 +88,13 @@ def _workunit_row(spec: WorkunitSpec, now: int) -> dict[str, object]:
 
 
 def _result_row(
-    workunit_id: int, workunit: str, number: int, *, drawn: str
+    workunit_id: int, workunit: str, number: int, rank: int, *, drawn: str
 ) -> dict[str, object]:
     """Return the columns of a new, unsent result; `drawn` is its own secret."""
     return {
         "name": f"{workunit}_{number}",
         "workunit_id": workunit_id,
+        "rank": rank,
         "state": ResultProgress.UNSENT.value,
         "outcome": ResultOutcome.NONE.value,
         "validity": Validity.INIT.value,
@@ -100,20 +103,34 @@ def _result_row(
     }
 
 
+def _rank(connection: Connection, spec: WorkunitSpec, ranks: Ranks) -> int:
+    """Return a new workunit's rank; after a start those that wait say where the app is."""
+    if ranks.knows(spec.app):
+        return ranks.place(spec)
+    table, of = schema.results, schema.workunits
+    waits = table.c.state == ResultProgress.UNSENT.value
+    query = select(func.min(table.c.rank)).join(of, of.c.id == table.c.workunit_id)
+    first = connection.scalar(query.where(waits, of.c.app == spec.app))
+    return ranks.place(spec, first or 0)
+
+
 def add_results(
     connection: Connection, workunit_id: int, count: int, recheck: str = ""
 ) -> None:
     """Insert further results of a workunit, or the `recheck` of one."""
     table, of = schema.results, schema.workunits
     known = select(func.count()).where(table.c.workunit_id == workunit_id)
+    rank = select(func.min(table.c.rank)).where(table.c.workunit_id == workunit_id)
     row = connection.execute(
-        select(of.c.name, known.scalar_subquery().label("made")).where(
-            of.c.id == workunit_id
-        )
+        select(
+            of.c.name,
+            known.scalar_subquery().label("made"),
+            rank.scalar_subquery().label("rank"),
+        ).where(of.c.id == workunit_id)
     ).one()
     drawn = draw_tokens(count, _RESULT_SECRET_BYTES)
     made = [
-        _result_row(workunit_id, row.name, row.made + number, drawn=own)
+        _result_row(workunit_id, row.name, row.made + number, row.rank, drawn=own)
         | {"recheck": recheck}
         for number, own in enumerate(drawn)
     ]

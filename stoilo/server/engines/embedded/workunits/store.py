@@ -31,6 +31,7 @@ from stoilo.server.engines.embedded.db.records import (
 from stoilo.server.engines.embedded.files.app_versions import kept_digests
 from stoilo.server.engines.embedded.workunits.creation import insert_workunits
 from stoilo.server.engines.embedded.workunits.offers import Offers
+from stoilo.server.engines.embedded.workunits.ranks import Ranks
 from stoilo.server.engines.embedded.workunits.steps import (
     apply_action,
     change_workunit,
@@ -76,6 +77,7 @@ class Store:
 
     Attributes:
         offers: is told whenever there may be new results to hand out.
+        ranks: say which of them go first.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Store:
         forget_upload: Callable[[str], None],
     ) -> None:
         self.offers = Offers()
+        self.ranks = Ranks()
         self._database = database
         self._depot = depot
         self._uploads = uploads
@@ -108,7 +111,7 @@ class Store:
             fresh = [spec for spec in distinct.values() if spec.name not in known]
             if fresh:
                 self._depot.add_rows(connection, stored)
-                insert_workunits(connection, fresh, now)
+                insert_workunits(connection, fresh, self.ranks, now)
         self.offers.note()
 
     def cancel(self, names: Sequence[str], now: int) -> None:

@@ -25,7 +25,7 @@ def asked_for_work(bench):
     engine = bench.engine._database._writer
 
     def note(_connection, _cursor, statement, values, *_):
-        if "ORDER BY engine_result.id" in statement and "LIMIT" in statement:
+        if "ORDER BY engine_result.rank" in statement and "LIMIT" in statement:
             asked.append((statement, values))
 
     event.listen(engine, "before_cursor_execute", note)
@@ -46,7 +46,7 @@ def test_copies_to_offer_are_read_in_order_and_not_sorted(bench):
     assert asked
     for statement, values in asked:
         found = plan(bench, statement, values)
-        assert "engine_result_offer" in found
+        assert "engine_result_turn" in found
         assert "TEMP B-TREE" not in found
 
 
