@@ -24,7 +24,16 @@ from stoilo.learn.cells import protocol as c
 from stoilo.learn.cells import worker
 from stoilo.learn.cells.member import CellMember
 
-__all__ = ["MEMBER", "PLAIN", "TORCH", "Fated", "Leading", "Lying", "PlainWorker"]
+__all__ = [
+    "MEMBER",
+    "PLAIN",
+    "TORCH",
+    "Fated",
+    "FatedSlices",
+    "Leading",
+    "Lying",
+    "PlainWorker",
+]
 
 _HERE = "tests.support.cells"
 TORCH, PLAIN, MEMBER = (
@@ -102,6 +111,21 @@ class Fated(Leading):
         os.kill(os.getpid(), signal.SIGKILL if self.fate == "kill" else signal.SIGSTOP)
 
 
+@dataclass(frozen=True)
+class FatedSlices(Fated):
+    """Data parallel in slices; one member meets its fate between forward and backward."""
+
+    def execute(self, kernel: str, kwargs: dict[str, Any], links: Any) -> Any:
+        from stoilo.learn.cells.data import Data  # noqa: PLC0415 - as above
+
+        def judge(output: Any, y: Any) -> Any:
+            self.pass_by(links.rank)
+            return loss(output, y)
+
+        loss = kwargs["loss"]
+        return Data(shard=True).execute(kernel, {**kwargs, "loss": judge}, links)
+
+
 class PlainWorker(worker.Worker):
     """A worker without torch; ``Fated`` is the only layout that means something to it."""
 
@@ -135,7 +159,7 @@ class PlainWorker(worker.Worker):
 
 def main(kind: str, *words: str) -> int:
     """Be a worker or a member."""
-    c.LAYOUTS.update(dict.fromkeys(("Leading", "Lying", "Fated"), _HERE))
+    c.LAYOUTS.update(dict.fromkeys(("Leading", "Lying", "Fated", "FatedSlices"), _HERE))
     if kind == "member":
         *peers, _, data, _, address = words
         ours = [one for text in peers for one in text.split(",")]
