@@ -345,6 +345,7 @@ class Slices:
         """Leave the model alone."""
         for hook in self._hooks:
             hook.remove()
+        vars(self).clear()  # a ring by its own methods, too: see `Data`
 
 
 def _blocks(model: nn.Module) -> Iterator[nn.Module]:

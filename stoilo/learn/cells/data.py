@@ -175,6 +175,7 @@ class _Member:
         """Leave model and library as they were."""
         for place, name in self._ours:
             setattr(place, name, self._plain[name])
+        self._ours.clear()  # a ring by its own methods: the order would wait for a collection
         for hook in self._hooks:
             hook.remove()
         if self._sums:

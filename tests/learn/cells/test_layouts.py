@@ -10,6 +10,7 @@ from torch import nn
 
 from stoilo import learn
 from stoilo.client.results import UserError
+from stoilo.core.errors import UnreachableError
 from stoilo.learn.cells.cell import cell
 from stoilo.learn.cells.data import Data
 from stoilo.learn.cells.pipeline import Pipeline
@@ -63,6 +64,23 @@ async def test_slices_of_a_member_killed_amid_an_order_end_in_the_same_bits(
         found = await train(place)
         assert place.generation == 2
     assert torch.equal(found, undisturbed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", [SLICES, Data()], ids=["in slices", "whole"])
+async def test_model_of_which_a_member_can_hold_two_trains_in_slices_alone(layout):
+    wide, deep = 1000, 8
+    model = nn.Sequential(*[nn.Linear(wide, wide, bias=False) for _ in range(deep)])
+    program = *TORCH[:-1], f"bounded:{2 * deep * wide * wide * 4}"
+    given = {"loss": nn.MSELoss(), "epochs": 1, "batch": 8}
+    async with cell(4, layout, program=program) as place:
+        trained = learn.fit("dpbgd", model, (torch.ones(8, wide),) * 2, place, **given)
+        if layout == SLICES:
+            await trained
+            assert place.generation == 1
+        else:
+            with pytest.raises(UnreachableError, match="T037"):
+                await trained
 
 
 def can_read(thing, name):
