@@ -290,9 +290,10 @@ class Slices:
             )
         slope = _kernels.widen(_kernels.dense(p.grad)).reshape(-1)
         p.grad = None  # its memory
-        padded = slope.new_zeros(len(self._own[p]) * self._links.size)
-        padded[: len(slope)] = slope
         own = slope.new_zeros(len(self._own[p]))
+        padded = slope  # to the same length at all members
+        if missing := len(own) * self._links.size - len(slope):
+            padded = torch.cat([slope, slope.new_zeros(missing)])
         work = dist.reduce_scatter_single(
             own, padded, group=self._links.group, async_op=True
         )
