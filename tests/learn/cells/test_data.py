@@ -418,7 +418,7 @@ def test_members_with_slices_never_hold_what_whole_ones_do(tmp_path):
     told = run_ranks(measure_memory, 4, str(tmp_path), settings)
     # Weights, gradients and two moments: four models' sizes where nothing is in slices.
     assert all(whole > 4 for _, whole in told)
-    assert all(slices < 0.5 * whole for slices, whole in told)
+    assert all(slices < 0.4 * whole for slices, whole in told)
 
 
 class Failing(nn.Linear):
