@@ -1,10 +1,11 @@
 """Layouts for cells under test, workers that know them, and members as processes.
 
-    python -m tests.support.cells torch|plain FD INPUTS RANK HOST…
+    python -m tests.support.cells torch|plain|bounded:BYTES FD INPUTS RANK HOST…
     python -m tests.support.cells member [PEERS] --data DIR --listen ADDRESS
 
 `torch` is the real worker; `plain` the same process without torch, links and the
 researcher's source: it starts in a fraction of the time and answers a count.
+`bounded` is the real worker; it is killed when an order takes it more memory than BYTES.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +26,16 @@ from stoilo.learn.cells import protocol as c
 from stoilo.learn.cells import worker
 from stoilo.learn.cells.member import CellMember
 
-__all__ = ["MEMBER", "PLAIN", "TORCH", "Fated", "Leading", "Lying", "PlainWorker"]
+__all__ = [
+    "MEMBER",
+    "PLAIN",
+    "TORCH",
+    "Fated",
+    "FatedSlices",
+    "Leading",
+    "Lying",
+    "PlainWorker",
+]
 
 _HERE = "tests.support.cells"
 TORCH, PLAIN, MEMBER = (
@@ -102,6 +113,21 @@ class Fated(Leading):
         os.kill(os.getpid(), signal.SIGKILL if self.fate == "kill" else signal.SIGSTOP)
 
 
+@dataclass(frozen=True)
+class FatedSlices(Fated):
+    """Data parallel in slices; one member meets its fate between forward and backward."""
+
+    def execute(self, kernel: str, kwargs: dict[str, Any], links: Any) -> Any:
+        from stoilo.learn.cells.data import Data  # noqa: PLC0415 - as above
+
+        def judge(output: Any, y: Any) -> Any:
+            self.pass_by(links.rank)
+            return loss(output, y)
+
+        loss = kwargs["loss"]
+        return Data(shard=True).execute(kernel, {**kwargs, "loss": judge}, links)
+
+
 class PlainWorker(worker.Worker):
     """A worker without torch; ``Fated`` is the only layout that means something to it."""
 
@@ -133,9 +159,36 @@ class PlainWorker(worker.Worker):
             self._fated.pass_by(self._rank, at)
 
 
+class BoundedWorker(worker.Worker):
+    """A worker on a machine with so many bytes for orders, files that it reads aside.
+
+    Rank 0, which puts answers together, has three times as many.
+    """
+
+    most = 0
+
+    def join(self, asked: c.Join) -> c.Done:
+        done = super().join(asked)
+        most = read_own_bytes() + self.most * (1 if self._rank else 3)
+
+        def watch() -> None:
+            while read_own_bytes() <= most:
+                time.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        threading.Thread(target=watch, daemon=True).start()
+        return done
+
+
+def read_own_bytes() -> int:
+    """Return this process's memory that no file could give back, bytes."""
+    told = Path("/proc/self/status").read_text().partition("RssAnon:")[2]
+    return int(told.split()[0]) * 1024
+
+
 def main(kind: str, *words: str) -> int:
     """Be a worker or a member."""
-    c.LAYOUTS.update(dict.fromkeys(("Leading", "Lying", "Fated"), _HERE))
+    c.LAYOUTS.update(dict.fromkeys(("Leading", "Lying", "Fated", "FatedSlices"), _HERE))
     if kind == "member":
         *peers, _, data, _, address = words
         ours = [one for text in peers for one in text.split(",")]
@@ -143,7 +196,10 @@ def main(kind: str, *words: str) -> int:
         sys.stdout.write(json.dumps({"cell": service.place.shard}) + "\n")
         sys.stdout.flush()
         service.run()
-    return worker.main(words, PlainWorker if kind == "plain" else worker.Worker)
+    kind, _, most = kind.partition(":")
+    BoundedWorker.most = int(most or 0)
+    makers = {"plain": PlainWorker, "bounded": BoundedWorker}
+    return worker.main(words, makers.get(kind, worker.Worker))
 
 
 if __name__ == "__main__":

@@ -7,30 +7,22 @@ rows at once be everybody's: the answer is the kernel's own, up to the order of 
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any, Self
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
-from stoilo.core.errors import StoiloError, UsageError
-from stoilo.learn.cells.buckets import Buckets
+from stoilo.learn.cells.buckets import Buckets, Slices
 from stoilo.learn.cells.links import Links
 from stoilo.learn.kernels import torch_models
 
 _kernels: Any = torch_models  # untyped: they travel as source
-# Its callback at a backward's end is what torch's own DDP and FSDP2 wait for.
+# Its callback at a backward's end is what torch's own DDP waits for.
 _engine: Any = torch.autograd.Variable._execution_engine  # noqa: SLF001 - there is no other
-_MMAP_THRESHOLD = -3  # malloc.h: what is larger goes back to the system when freed
 _Answer = dict[str, Any]
 
 
@@ -46,10 +38,10 @@ class Data:
     Attributes:
         bucket_bytes: of gradients that are summed together, while backward goes on.
         shard: members hold a slice of each parameter, of its gradient and of what an
-            optimiser keeps, and a whole layer only while it computes (torch's FSDP2): for
-            models that do not fit. What stands in a ``ModuleList`` or ``Sequential`` is
-            collected singly and must be called; the rest stays whole through a pass. Rank
-            0 holds the answer once, whole.
+            optimiser keeps, and a whole layer only while it computes: for models that do
+            not fit. What stands in a ``ModuleList`` or ``Sequential`` is collected singly
+            and must be called (``STO-T040``); the rest is whole through a forward pass.
+            Rank 0 holds the answer once, whole.
     """
 
     bucket_bytes: int = 4 << 20
@@ -62,12 +54,13 @@ class Data:
 
         Raises:
             RuntimeError: a peer is gone, or did not answer within the group's limit.
-            UsageError: ``STO-T040``, `shard` where the language layer has sealed torch.
+            UsageError: ``STO-T040``, the model's use of its layers does not suit `shard`.
         """
         asked = {**kwargs, **_kernels.arrive(kwargs), "downlink": None}
+        slices = None
         if self.shard:
-            shard(asked["model"], asked["parameters"], links.group)
-        with _Member(asked, links, None if self.shard else self.bucket_bytes) as member:
+            slices = Slices(asked["model"], asked["parameters"], links)
+        with _Member(asked, links, self.bucket_bytes, slices) as member:
             found: _Answer = getattr(_kernels, kernel)(member.arguments())
             found |= member.tell(found)
         return None if links.rank else found
@@ -143,9 +136,12 @@ def _add_up(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:
 class _Member:
     """Stands around a kernel at one member."""
 
-    def __init__(self, asked: _Answer, links: Links, bucket_bytes: int | None) -> None:
+    def __init__(
+        self, asked: _Answer, links: Links, bucket_bytes: int, slices: Slices | None
+    ) -> None:
         self._asked, self._links, self._bytes = asked, links, bucket_bytes
-        self._buckets: Buckets | None = None
+        self._slices = slices
+        self._sums: Buckets | Slices | None = slices  # who adds gradients up
         self._portion = Portion(1, 0, 1)
         self._right, self._unsure = 0, 0
         self._labels: Tensor | None = None
@@ -153,20 +149,19 @@ class _Member:
         self._ours: dict[tuple[Any, str], Any] = {
             (functional, "batch_norm"): self._normalise,
             (functional, "dropout"): self._drop,
-            (DTensor, "numpy"): lambda one: self._collect(one),  # noqa: PLW0108 - becomes a method
         }
         self._plain = {name: getattr(place, name) for place, name in self._ours}
         model = asked["model"]
         self._hooks = [
             model.register_forward_pre_hook(self._enter),
-            model.register_forward_hook(lambda _, __, output: _Output(output)),
+            model.register_forward_hook(self._leave),
         ]
 
     def arguments(self) -> _Answer:
         """Return what the kernel is called with in the order's place."""
         given = {**self._asked, "loss": self.judge, "reduction": "mean"}
         given["settings"] = {**self._asked["settings"], "transport": None}
-        if self._bytes is None:  # they are in the model, in slices
+        if self._slices:  # they are in the model
             given["parameters"] = dict(_kernels.trained(self._asked["model"]))
         return given
 
@@ -180,22 +175,27 @@ class _Member:
         """Leave model and library as they were."""
         for place, name in self._ours:
             setattr(place, name, self._plain[name])
+        self._ours.clear()  # a ring by its own methods: the order would wait for a collection
         for hook in self._hooks:
             hook.remove()
-        if self._buckets is not None:
-            self._buckets.close()
+        if self._sums:
+            self._sums.close()
 
     def _enter(self, model: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         links = self._links
         self._portion = Portion.of(len(inputs[0]), links.rank, links.size)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and self._sums is None:
             # Not before: the kernel gives parameters their form.
-            if self._buckets is None and self._bytes is not None:
-                parameters = [p for _, p in _kernels.trained(model)]
-                self._buckets = Buckets(parameters, self._bytes, links.group)
-            if self._buckets is not None:
-                self._buckets.begin()
+            parameters = [p for _, p in _kernels.trained(model)]
+            self._sums = Buckets(parameters, self._bytes, links.group)
+        if self._sums:
+            self._sums.begin()
         return tuple(self._portion.cut(one) for one in inputs)
+
+    def _leave(self, _: nn.Module, __: object, output: object) -> _Output:
+        if self._slices:
+            self._slices.leave()
+        return _Output(output)
 
     def judge(self, output: _Output, y: Any) -> Tensor:  # noqa: ANN401 - the researcher's
         """Return the mean loss of everybody's rows; for the kernel, in the loss's place."""
@@ -207,7 +207,7 @@ class _Member:
         elif self._portion.share:
             self._right += correct
             self._labels = output.value.argmax(1)
-        ended = self._buckets.finish if self._buckets else lambda: None
+        ended = self._sums.finish if self._sums else lambda: None
         share: Tensor = _loss(loss * self._portion.share, self._links.group, ended)
         return share
 
@@ -221,14 +221,11 @@ class _Member:
             if self._labels is not None:
                 labels[own.first : own.end] = self._labels
             tensors = {"labels": _add_up(labels, self._links.group).numpy()}
+        elif self._slices:
+            tensors = self._slices.join(tensors)
         if self._links.rank == 0:
             tensors = _kernels.pack(self._asked, tensors)
         return {"correct": -1 if unsure else right, "tensors": tensors}
-
-    def _collect(self, tensor: DTensor) -> Any:  # noqa: ANN401 - numpy's
-        """Return an array whose slices are put together, at rank 0 alone."""
-        whole: Tensor = tensor.full_tensor()
-        return whole[:0].numpy() if self._links.rank else whole.numpy()
 
     def _normalise(
         self,
@@ -291,52 +288,3 @@ class _Member:
         first = min(own.first, own.total - 1) * times
         mask = kept[first : first + len(x)]
         return x.mul_(mask) if inplace else x.mul(mask)
-
-
-def shard(
-    model: nn.Module, parameters: Mapping[str, Any], group: dist.ProcessGroup
-) -> None:
-    """Leave a slice of each parameter, of which the whole is read where it lies, here."""
-    try:
-        torch.zeros(()).untyped_storage()
-    except StoiloError as closed:
-        raise UsageError(
-            "STO-T040",
-            "slices of parameters need a torch that is not sealed",
-            hint="without shard, or beyond a cell that runs researchers' classes",
-        ) from closed
-    # glibc would keep what layers give back: seen, 2.9 models' memory in place of .45.
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, 1 << 18)
-    for name, p in _kernels.trained(model):
-        p.data = torch.as_tensor(parameters[name]).to(p.dtype)
-    for layer in model.modules():
-        if isinstance(layer, nn.Embedding | nn.EmbeddingBag):
-            layer.sparse = False  # of which FSDP has no slices
-    mesh = DeviceMesh.from_group(group, "cpu")
-    for block in [*_blocks(model), model]:
-        fully_shard(block, mesh=mesh)
-    for part in model.modules():
-        if isinstance(part, FSDPModule):
-            part.set_gradient_divide_factor(1.0)  # sums, not means
-            part.set_force_sum_reduction_for_comms(True)  # else in ways gloo lacks
-
-
-def _blocks(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield the outermost members of containers, where their parameters are all their own."""
-
-    def walk(module: nn.Module) -> Iterator[nn.Module]:
-        for child in module.children():
-            is_called = not isinstance(child, nn.ModuleList | nn.ModuleDict)
-            if is_called and isinstance(module, nn.ModuleList | nn.Sequential):
-                yield child
-            else:
-                yield from walk(child)
-
-    for block in walk(model):
-        own, inside = {*block.parameters()}, {*block.modules()}
-        others = (
-            m.parameters(recurse=False) for m in model.modules() if m not in inside
-        )
-        if own and own.isdisjoint(chain.from_iterable(others)):
-            yield block

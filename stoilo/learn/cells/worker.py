@@ -11,6 +11,7 @@ machine of the project, with a network. Layout and kernels are our own code.
 
 from __future__ import annotations
 
+import mmap
 import os
 import queue
 import resource
@@ -25,6 +26,10 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import Ndarray, from_node
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import PolicyRefusal, StoiloError, TrustError
 from stoilo.core.libraries import use_types
@@ -36,7 +41,7 @@ from stoilo.policies.gate import GateRequest, judge
 from stoilo.policies.levels import load_level
 from stoilo.sandbox.language.runtime import TaskPrinter, prepare_runtime, start_item
 from stoilo.sandbox.language.transformer import compile_source
-from stoilo.sandbox.process.binder import bind_arguments
+from stoilo.sandbox.process.binder import TaskReferences
 from stoilo.sandbox.process.task_job import (
     EndedError,
     call_task,
@@ -114,14 +119,15 @@ class Worker:
 
     def _load(self, asked: c.Execute) -> tuple[Callable[..., Any], object]:
         """Return the function that gives a kernel's arguments, and what it takes."""
-        source, kept = self._read(asked.source).decode(), self._runtime.kept
+        source, kept = str(self._read(asked.source), "utf-8"), self._runtime.kept
         if source not in kept:
             _check_source(source, asked.entry)
             kept[source] = compile_source(source, self._runtime.level)
         # Anew for each order: what its globals hold must not depend on orders before.
         module = load_source(self._runtime, source, self._printer)
-        blobs = [self._read(one) for one in asked.blobs]
-        call = bind_arguments(asked.arguments, module, self._runtime, blobs)
+        blobs: Any = [self._read(one) for one in asked.blobs]
+        references = _Inputs(module, self._runtime, blobs)
+        call = from_node(skeleton.decode(asked.arguments), references)
         return find_entry(module, asked.entry), call
 
     def _share(self, kernel: str, kwargs: dict[str, Any]) -> dict[str, Any] | None:
@@ -130,15 +136,44 @@ class Worker:
         ready.pop("downlink", None)
         return self._layout.execute(kernel, ready, self._links)
 
-    def _read(self, digest: str) -> bytes:
+    def _read(self, digest: str) -> memoryview:
+        """Return a file's bytes where they lie; who writes into them has his own copy."""
         path = self._inputs / digest
         if not digest.isalnum() or not path.is_file():
             raise TrustError("STO-T011", f"rank {self._rank} has not all inputs")
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            is_empty = not path.stat().st_size
+            mapped = (
+                b""
+                if is_empty
+                else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            )
+        data = memoryview(mapped)
         if content_digest(data) != digest:
             path.unlink()  # the next group has it staged again
             raise TrustError("STO-T011", f"rank {self._rank}: an input has changed")
         return data
+
+
+class _Inputs(TaskReferences):
+    """What an order's arguments name; tables of arrays stay in their files.
+
+    Such an array is like a copy: it may be written, nobody else sees it, and guards do not
+    give what it stands on. Parameters of which a layout takes a slice are never held whole.
+    """
+
+    def _read_blob(self, index: int) -> object:
+        is_there = not self._inside_blob and index in range(len(self._blobs))
+        node = skeleton.decode(self._blobs[index]) if is_there else None
+        if type(node) is dict and all(type(one) is Ndarray for one in node.values()):
+            return {name: _look_at(one) for name, one in node.items()}
+        return super()._read_blob(index)
+
+
+def _look_at(node: Ndarray) -> object:
+    kind = np.dtype(node.dtype).newbyteorder("<")
+    flat = np.frombuffer(node.data, kind)
+    return flat.astype(kind.newbyteorder("="), copy=False).reshape(node.shape)
 
 
 def _check_source(source: str, entry: str) -> None:

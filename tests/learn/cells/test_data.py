@@ -18,8 +18,8 @@ from hypothesis import given as given_any
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
-from stoilo.core.errors import UsageError
 from stoilo.core.libraries import use_types
 from stoilo.learn.cells.buckets import Buckets
 from stoilo.learn.cells.data import Data, Portion
@@ -60,6 +60,35 @@ class Odd(nn.Module):
         return self.two(torch.tanh(self.one(self.words(numbers) + x)))
 
 
+class Deep(nn.Module):
+    """What layers do in other ways: again, later, frozen, with weights that they change."""
+
+    def __init__(self):
+        super().__init__()
+        kinds = nn.Linear, nn.Linear, nn.Linear, Clipped
+        self.layers = nn.ModuleList(kind(5, 5) for kind in kinds)
+        self.layers[1].requires_grad_(requires_grad=False)
+        self.layers.append(nn.LayerNorm(5))
+        self.scale = nn.Parameter(torch.tensor(1.5))
+
+    def forward(self, x):
+        x = x.detach().requires_grad_()
+        again = self.layers[0](self.layers[0](x))
+        again = checkpoint(self.layers[2], again, use_reentrant=False)
+        again = self.layers[3](self.layers[1](torch.tanh(again)))
+        if torch.is_grad_enabled():  # a slope's own slope
+            (slope,) = torch.autograd.grad(again.sum(), x, create_graph=True)
+            again = again + slope.square()
+        return self.layers[4](again) * self.scale
+
+
+class Clipped(nn.Linear):
+    def forward(self, x):
+        with torch.no_grad():
+            self.weight.clamp_(-0.2, 0.2)
+        return torch.tanh(super().forward(x))
+
+
 def make_images():
     return nn.Sequential(
         nn.Conv2d(1, 3, 3, bias=False), nn.BatchNorm2d(3, momentum=0.3), nn.ReLU(),
@@ -87,6 +116,7 @@ def make_case(name, rows=ROWS):
         "sums": (nn.Linear(5, 5), sum_of_squares, Part(wide, wide**2)),
         "images": (make_images(), functional.cross_entropy, Part(images, classes)),
         "odd": (Odd(), functional.mse_loss, Part((words, wide), wide**2)),
+        "deep": (Deep(), functional.mse_loss, Part(wide, wide**2)),
     }[name]
     reduction = "sum" if name == "sums" else "mean"
     return TorchModel(module.double(), loss, reduction), part
@@ -104,7 +134,7 @@ def both(links, kernel, given, layout):
 
 
 def see_float32(rank, size):
-    """Return both answers in the type for which FSDP2 sums in another way."""
+    """Return both answers in the type that most models have."""
     model, part = make_case("plain")
     model = TorchModel(model.module.float(), model.loss, model.reduction)
     part = Part(part.x.astype(np.float32), part.y)
@@ -167,7 +197,7 @@ def check_equal(found, alone, most=1e-12):
     assert distance(found["buffers"], alone["buffers"]) <= most
 
 
-NAMES = ("plain", "sums", "images", "odd")
+NAMES = ("plain", "sums", "images", "odd", "deep")
 
 
 LAYOUTS = {"whole": Data(bucket_bytes=200), "in slices": Data(shard=True)}
@@ -271,9 +301,10 @@ def see_sealed(rank, size):
     prepare_runtime(level)
     given = arguments("images", LOCAL)
     links = world(rank, size)
-    with pytest.raises(UsageError, match="T040"):
-        Data(shard=True).execute("local_steps", copy.deepcopy(given), links)
-    return both(links, "local_steps", given, Data())
+    return [
+        both(links, "local_steps", copy.deepcopy(given), layout)
+        for layout in (Data(), Data(shard=True))
+    ]
 
 
 def look(rank, size):
@@ -321,7 +352,8 @@ def test_slices_of_float32_are_summed_too(looked):
 
 
 def test_members_may_have_a_sealed_torch(looked):
-    check_equal(*looked[5][0])
+    for found, alone in looked[5][0]:
+        check_equal(found, alone)
 
 
 WIDE, DEEP = 500, 8
@@ -386,7 +418,7 @@ def test_members_with_slices_never_hold_what_whole_ones_do(tmp_path):
     told = run_ranks(measure_memory, 4, str(tmp_path), settings)
     # Weights, gradients and two moments: four models' sizes where nothing is in slices.
     assert all(whole > 4 for _, whole in told)
-    assert all(slices < 0.6 * whole for slices, whole in told)
+    assert all(slices < 0.4 * whole for slices, whole in told)
 
 
 class Failing(nn.Linear):

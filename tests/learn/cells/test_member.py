@@ -5,13 +5,17 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from stoilo import learn
 from stoilo.cli.learn import cell as command
+from stoilo.core.codec import skeleton
+from stoilo.core.codec.nodes import to_node
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import UnreachableError, UsageError
+from stoilo.learn.cells import worker
 from stoilo.learn.cells.group import Group
 from stoilo.learn.cells.member import CellMember
 from stoilo.learn.cells.protocol import write_layout
@@ -28,6 +32,20 @@ def member(tmp_path):
     found = CellMember(tmp_path, "127.0.0.1:0", program=PLAIN)
     yield found
     found.close()
+
+
+def test_inputs_are_read_where_they_lie_and_written_to_nobody(tmp_path):
+    data = skeleton.encode(to_node({"w": np.arange(6.0).reshape(2, 3)}))
+    digest = content_digest(data)
+    (tmp_path / digest).write_bytes(data)
+    reader = worker.Worker(tmp_path, 0, [])
+    one, other = (
+        worker._look_at(skeleton.decode(reader._read(digest))["w"]) for _ in range(2)
+    )
+    one += 1
+    assert other.tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert (tmp_path / digest).read_bytes() == data
+    assert type(one.base.base) is memoryview  # which guards give to nobody
 
 
 def begin(member, group="g", lease_s=60.0):
