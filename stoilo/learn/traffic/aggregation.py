@@ -133,7 +133,7 @@ class Aggregation:
         self.parts: dict[Node, list[Ids]] = {}  # of living nodes that are ready
         self.out: set[Node] = set()  # not there any more
         self.open: dict[Order, float] = {}  # since when
-        self._lease_s, self._numbers = lease_s, itertools.count()
+        self.lease_s, self._numbers = lease_s, itertools.count()
         self._queue: list[Node] = []  # who waits, longest first
         self._active: dict[Node, Ids] = {}  # the part of each that is to go on
         self._took: dict[Order, float] = {}  # ended ones, s
@@ -209,7 +209,7 @@ class Aggregation:
         if order in self.open:
             self._end(order, now)
             pair = (order.sender, order.receiver)
-            self.links.hear(order, pair, self.size, sent_s=self._lease_s)
+            self.links.hear(order, pair, self.size, sent_s=self.lease_s)
             if fault:
                 self.links.dispute(*pair, "stalled")
             for node in pair:
@@ -228,7 +228,7 @@ class Aggregation:
 
     def expire(self, now: float) -> list[Order]:
         """End the orders whose lease is over; return the new ones."""
-        late = [o for o, since in self.open.items() if now - since >= self._lease_s]
+        late = [o for o, since in self.open.items() if now - since >= self.lease_s]
         return [new for order in late for new in self.lost(order, now)]
 
     def gone(self, node: Node, now: float) -> list[Order]:

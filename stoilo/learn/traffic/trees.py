@@ -1,0 +1,207 @@
+"""Fixed trees as schedules of the same kind, and what no schedule can be faster than.
+
+They are what the trees that find themselves are measured against, in the same harness. The
+bounds know every rate beforehand, which an online schedule does not.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from stoilo.core.errors import UsageError
+from stoilo.learn.traffic.aggregation import NOTHING, Aggregation, Ids, Order
+from stoilo.learn.traffic.distribution import Distribution
+from stoilo.learn.traffic.links import Node
+
+Tree: TypeAlias = dict[Node, list[Node]]  # a node's children; leaves may be left out
+MOST_SEARCHED = 7  # nodes beside the root for which the best schedule is found
+
+
+def star(root: Node, nodes: Sequence[Node]) -> Tree:
+    """Return the tree of a plain parameter server."""
+    return {root: list(nodes)}
+
+
+def balance(root: Node, nodes: Sequence[Node]) -> Tree:
+    """Return the binary tree in the given order, filled level by level."""
+    row = [root, *nodes]
+    return {node: row[2 * i + 1 : 2 * i + 3] for i, node in enumerate(row)}
+
+
+def chain(root: Node, nodes: Sequence[Node]) -> Tree:
+    """Return a ring: each node serves the next one."""
+    row = [root, *nodes]
+    return {node: row[i + 1 : i + 2] for i, node in enumerate(row)}
+
+
+class TreeDistribution(Distribution):
+    """A version on its way down a fixed tree: to all children at once.
+
+    Args:
+        tree: who serves whom.
+    """
+
+    def __init__(self, *args: Any, tree: Tree, **options: Any) -> None:  # noqa: ANN401 - as `Distribution`
+        super().__init__(*args, **options)
+        self.tree, self.abreast = tree, len(self.nodes)
+
+    def _choose(self, sender: Node) -> Node | None:
+        free = set(self._candidates(sender))
+        return next((n for n in self.tree.get(sender, ()) if n in free), None)
+
+
+class TreeAggregation(Aggregation):
+    """A round's sum on its way up a fixed tree: all children send at once.
+
+    Args:
+        tree: who sums up for whom.
+    """
+
+    def __init__(self, *args: Any, tree: Tree, **options: Any) -> None:  # noqa: ANN401 - as `Aggregation`
+        super().__init__(*args, **options)
+        self.tree = tree
+        self.parents = {child: node for node in tree for child in tree[node]}
+
+    def ready(self, node: Node, parts: Sequence[Ids], now: float) -> list[Order]:
+        """Take what a node has; it may be receiving from others at the same time."""
+        if node in self._active and parts:
+            self._active[node] = parts[0]
+        return super().ready(node, parts, now)
+
+    def _pair(self, now: float) -> list[Order]:
+        busy = {node for order in self.open for node in (order.sender, order.receiver)}
+        return [
+            self._order(node, parent, now)
+            for node, part in self._active.items()
+            if node not in busy
+            and (parent := self.parents[node]) in self.parts
+            and part.issuperset(self.tree.get(node, NOTHING))
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a node can send and receive in all, bytes/s."""
+
+    up: float
+    down: float
+
+    def reverse(self) -> Access:
+        """Return it as seen by time running backwards: a sum up is a version down."""
+        return Access(self.down, self.up)
+
+
+def bound_receipts(
+    access: Mapping[Node, Access], root: Node, size: float
+) -> list[float]:
+    """Return times, s, before which no schedule has served one, two, … all nodes.
+
+    A schedule may share capacity in any way, but a node gets its copy from one other. Two
+    relaxations hold for each: all holders together have sent as many bytes as were
+    received; and each holder alone has sent whole copies. For aggregation reverse each
+    access: the last time bounds the round.
+    """
+    nodes = [access[node] for node in access if node != root]
+    ups = sorted((one.up for one in nodes), reverse=True)
+    alone = sorted(size / one.down for one in nodes)
+    times: list[float] = []
+    for count, least in enumerate(alone, 1):
+        capacity = access[root].up + sum(ups[: count - 1])
+        spent = sum(up * time for up, time in zip(ups, times, strict=False))
+        senders = [(0.0, size / access[root].up), *((t, size / ups[0]) for t in times)]
+        together = (count * size + spent) / capacity
+        times.append(max(together, _copies(senders, count), least))
+    return times
+
+
+def _copies(senders: Sequence[tuple[float, float]], count: int) -> float:
+    """Return when so many copies are sent, by senders since when and so long for each."""
+    ends = [(since + each, each) for since, each in senders]
+    heapq.heapify(ends)
+    for _ in range(count - 1):
+        end, each = ends[0]
+        heapq.heapreplace(ends, (end + each, each))
+    return ends[0][0]
+
+
+def find_best(
+    access: Mapping[Node, Access], root: Node, size: float, *, last: bool = False
+) -> list[float]:
+    """Return the receipt times, s, of the best schedule of one transfer at a time a node.
+
+    Branch and bound over who serves whom next.
+
+    Args:
+        access: of at most `MOST_SEARCHED` nodes and the root.
+        root: who has the version.
+        size: bytes.
+        last: the last receipt is to be early, not the mean: for a sum, with each access
+            reversed.
+
+    Raises:
+        UsageError: ``STO-T040``: too many nodes.
+    """
+    if len(access) > MOST_SEARCHED + 1:
+        raise UsageError(
+            "STO-T040",
+            f"the best schedule of {len(access) - 1} nodes takes too long to find",
+            hint=f"at most {MOST_SEARCHED}; `bound_receipts` bounds larger ones",
+        )
+    return _Search(access, size, last=last).run(root)
+
+
+class _Search:
+    """What one search knows: rates, and the best schedule so far."""
+
+    def __init__(
+        self, access: Mapping[Node, Access], size: float, *, last: bool
+    ) -> None:
+        self.access, self.size, self.last = access, size, last
+        self.best, self.times = math.inf, list[float]()
+
+    def run(self, root: Node) -> list[float]:
+        self._visit([(0.0, root)], frozenset(self.access) - {root}, [])
+        return self.times
+
+    def _cost(self, times: Sequence[float]) -> float:
+        return max(times) if self.last else sum(times)
+
+    def _bound(
+        self, free: Sequence[tuple[float, Node]], left: frozenset[Node]
+    ) -> list[float]:
+        """Return times before which those left cannot be served."""
+        down = max(self.access[node].down for node in left)
+        up = max(self.access[node].up for node in left)
+        senders = [(t, self.size / min(self.access[n].up, down)) for t, n in free]
+        times: list[float] = []
+        for count in range(1, len(left) + 1):
+            served = [(time, self.size / min(up, down)) for time in times]
+            times.append(_copies([*senders, *served], count))
+        return times
+
+    def _visit(
+        self,
+        free: list[tuple[float, Node]],
+        left: frozenset[Node],
+        times: list[float],
+    ) -> None:
+        """Let the node that is free first serve each of those left in turn, or nobody."""
+        if not left:
+            if self._cost(times) < self.best:
+                self.best, self.times = self._cost(times), sorted(times)
+            return
+        if not free or self._cost([*times, *self._bound(free, left)]) >= self.best:
+            return
+        (now, sender), rest = free[0], free[1:]
+        ends = sorted(
+            (now + self.size / min(self.access[sender].up, self.access[n].down), n)
+            for n in left
+        )
+        for end, node in ends:
+            then = sorted([*rest, (end, sender), (end, node)])
+            self._visit(then, left - {node}, [*times, end])
+        self._visit(rest, left, times)
