@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import TypeAlias
 
@@ -53,7 +54,7 @@ class WildRound:
 
     def start_coordinator(self) -> None:
         """Start one that knows nothing but what living nodes say; older ones go on."""
-        term = begin_term([a.newest for a in self.agents.values()], str(self.now))
+        term = begin_term((a.newest for a in self.agents.values()), f"{self.now:09}")
         new = Aggregation(
             "r", 1, ROOT, self.workers, LinkMatrix(), term=term, lease_s=LEASE_S
         )
@@ -63,7 +64,7 @@ class WildRound:
                 self._carry_out(new, new.gone(node, self.now))
         for node in list(self.nodes):
             # Some agents have not heard of it when the first orders go out.
-            self._post(lambda node=node: self._report(new, node))
+            self._post(partial(self._report, new, node))
 
     def _report(self, to: Aggregation, node: Node) -> None:
         if node in self.nodes and self.agents[node].accepts(to.term):
@@ -72,7 +73,7 @@ class WildRound:
 
     def _carry_out(self, by: Aggregation, orders: list[Order]) -> None:
         for order in orders:
-            self._post(lambda order=order: self._send(by, order))
+            self._post(partial(self._send, by, order))
 
     def _post(self, message: Callable[[], None]) -> None:
         if not self.is_wild or self.random.random() > 0.15:

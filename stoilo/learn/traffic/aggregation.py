@@ -208,6 +208,7 @@ class Aggregation:
         """
         if order in self.open:
             self._end(order, now)
+            del self._took[order]  # its sender's word does not count
             pair = (order.sender, order.receiver)
             self.links.hear(order, pair, self.size, sent_s=self.lease_s)
             if fault:

@@ -205,6 +205,7 @@ class Distribution:
         if transfer not in self.open:
             return
         self._end(transfer, now)
+        del self._took[transfer]  # its sender's word does not count
         sender, receiver = transfer.sender, transfer.receiver
         # As slow as can be, or the fastest known link would be tried again and again.
         self._hear(transfer, self._lease_s, sent_s=self._lease_s, got_s=self._lease_s)
