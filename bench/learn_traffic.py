@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from bench.best_schedule import find_best
 from bench.rows import Row
 from stoilo.learn.traffic.aggregation import Aggregation
 from stoilo.learn.traffic.distribution import Distribution
@@ -25,7 +26,6 @@ from stoilo.learn.traffic.trees import (
     TreeDistribution,
     balance,
     bound_receipts,
-    find_best,
     star,
 )
 

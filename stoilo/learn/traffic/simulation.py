@@ -115,9 +115,8 @@ class Network:
         sender, receiver = flow.what.sender, flow.what.receiver
         way = (sender, receiver)
         up, down = self.access[sender].up, self.access[receiver].down
-        found: list[tuple[object, float]] = [((sender, "up"), up)]
-        found.append(((receiver, "down"), down))
-        return [*found, (way, self.limits[way])] if way in self.limits else found
+        limit = self.limits.get(way, math.inf)
+        return [((sender, "up"), up), ((receiver, "down"), down), (way, limit)]
 
     def run(self, until: Callable[[], bool]) -> None:
         """Move the clock from event to event, until something holds or nothing comes."""
