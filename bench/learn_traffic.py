@@ -17,7 +17,7 @@ from bench.best_schedule import find_best
 from bench.rows import Row
 from stoilo.learn.traffic.aggregation import Aggregation
 from stoilo.learn.traffic.distribution import Distribution
-from stoilo.learn.traffic.links import LinkMatrix, Node
+from stoilo.learn.traffic.links import MEMORY, LinkMatrix, Node
 from stoilo.learn.traffic.simulation import Network, aggregate, distribute
 from stoilo.learn.traffic.trees import (
     Access,
@@ -64,9 +64,12 @@ class Times:
 
 
 def time_distribution(
-    access: dict[Node, Access], seed: int, rounds: int = ROUNDS
+    access: dict[Node, Access],
+    seed: int,
+    rounds: int = ROUNDS,
+    memory: int | None = MEMORY,
 ) -> Times:
-    """Return C of each way on one network."""
+    """Return C of each way on one network; `memory` of ours, iterations."""
     workers = [node for node in access if node != "root"]
 
     def fixed(tree: Tree) -> float:
@@ -76,7 +79,7 @@ def time_distribution(
         )  # fmt: skip
         return statistics.fmean(distribute(Network(access), schedule).values())
 
-    links, chance, network = LinkMatrix(), Random(seed), Network(access)  # noqa: S311
+    links, chance, network = LinkMatrix(memory), Random(seed), Network(access)  # noqa: S311
     means = []
     for number in range(rounds):
         schedule = Distribution(

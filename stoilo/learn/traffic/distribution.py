@@ -172,8 +172,8 @@ class Distribution:
     ) -> None:
         """Take a receiver's word: it has so many bytes of that digest after so many s.
 
-        A late word counts as well: who has the version needs no other sender. Reports of
-        another version do not.
+        The caller knows that it is the receiver who says so. A late word counts as well:
+        who has the version needs no other sender. Reports of another version do not.
         """
         if transfer.version != self.version:
             return

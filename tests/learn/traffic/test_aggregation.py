@@ -14,7 +14,7 @@ from stoilo.learn.traffic.aggregation import Aggregation, Holder, Order
 from stoilo.learn.traffic.links import LinkMatrix, Term
 from stoilo.learn.traffic.simulation import Network, PlayedAggregation, Ways, aggregate
 from stoilo.learn.traffic.trees import Access
-from tests.support.traffic import ROOT, Careless, WildRound
+from tests.support.wildround import ROOT, Careless, WildRound
 
 
 def tallies(workers: list[str]) -> dict[str, Counter[str]]:

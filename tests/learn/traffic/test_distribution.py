@@ -63,6 +63,15 @@ def test_twelve_are_served_in_a_third_of_a_stars_time_and_less_than_a_trees():
     assert bound <= ours
 
 
+def test_without_memory_later_rounds_are_no_faster():
+    nets = [(draw_access(12, seed), seed) for seed in range(20)]
+    times = [time_distribution(net, seed, memory=-1) for net, seed in nets]
+    learnt = [time_distribution(net, seed) for net, seed in nets]
+    mean = statistics.fmean(one.ours for one in times)
+    assert mean > 0.97 * statistics.fmean(one.first for one in times)
+    assert mean > 1.05 * statistics.fmean(one.ours for one in learnt)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_each_node_receives_each_of_two_overlapping_versions_once(seed: int):
     network, links = Network(draw_access(12, seed), latency_s=0.01), LinkMatrix()
