@@ -247,6 +247,8 @@ class Distribution:
         self.out.discard(node)
         if has:
             self.holders.setdefault(node, now)
+        else:
+            self.holders.pop(node, None)
         is_ours = sending is not None and sending.version == self.version
         if has and sending and is_ours and sending.receiver not in self.holders:
             self.open.setdefault(sending, now)

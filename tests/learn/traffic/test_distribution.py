@@ -203,6 +203,22 @@ def test_after_a_restart_agents_say_what_they_have():
     assert going.receiver in after.holders
 
 
+def test_who_comes_back_without_the_version_gets_it_again():
+    schedule = make(["a"])
+    schedule.received(give(schedule, "root"), 1.0, "v", 1.0)
+    schedule.gone("a", 2.0)
+    assert schedule.done
+    schedule.restore("a", 3.0, has=False)
+    assert give(schedule, "root", 3.0).receiver == "a"
+
+
+def test_who_says_that_it_has_lost_the_version_gets_it_again():
+    schedule = make(["a"])
+    schedule.received(give(schedule, "root"), 1.0, "v", 1.0)
+    schedule.restore("a", 3.0, has=False)
+    assert give(schedule, "root", 3.0).receiver == "a"
+
+
 class FirstWords(LinkMatrix):
     """The control: for ever what was measured first."""
 
