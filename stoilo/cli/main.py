@@ -34,6 +34,10 @@ COMMANDS = {
     "backup": ("backup", "Copy everything a server keeps, while it runs."),
     "restore": ("backup", "Make a server's data directory out of a backup."),
     "config": ("config", "Show the configuration in force."),
+    "doctor": (
+        "doctor",
+        "Check this machine, and a server: what is wrong, what to do.",
+    ),
     "explain": ("explain", "Say what a code means, or what levels make of a source."),
 }
 _EXTRAS = {
@@ -44,6 +48,7 @@ _EXTRAS = {
 
 FIRST_STEPS = """\b
 First steps
+  this machine     stoilo doctor
   see it work      stoilo demo
   a researcher     stoilo policy check FILE, then stoilo task submit FILE --wait
   a volunteer      stoilo volunteer attach URL --key KEY --root FILE
