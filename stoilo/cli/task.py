@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from stoilo.cli.output import CONNECTION, JSON, render_table, say
+from stoilo.cli.shell import complete_flavor, complete_level, complete_task
 from stoilo.cli.sources import read_as_task, read_kwargs, read_program
 from stoilo.client.capture.modules import Captured
 from stoilo.client.connection import Connection, connect
@@ -72,8 +73,15 @@ def _run(
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--entry", default="", help="Function to call; else the last def.")
 @click.option("--kwargs", default="{}", help="The function's dict: JSON or @FILE.")
-@click.option("--level", default="", help="Lowest level wanted.")
-@click.option("--flavor", default="", help="Dependency set, by name or id.")
+@click.option(
+    "--level", default="", help="Lowest level wanted.", shell_complete=complete_level
+)
+@click.option(
+    "--flavor",
+    default="",
+    help="Dependency set, by name or id.",
+    shell_complete=complete_flavor,
+)
 @click.option("--label", default="", help="Your own words for it.")
 @click.option(
     "--topic", "topics", multiple=True, help="What it is about, for volunteers."
@@ -221,7 +229,7 @@ async def _show_progress(
 
 
 @task.command()
-@click.argument("task_id")
+@click.argument("task_id", shell_complete=complete_task)
 @click.option("--wait", is_flag=True, help="Wait for the outcome, and print that.")
 @timeout_option
 @CONNECTION
@@ -299,7 +307,7 @@ def list_tasks(
 
 
 @task.command()
-@click.argument("task_id")
+@click.argument("task_id", shell_complete=complete_task)
 @CONNECTION
 @JSON
 def cancel(task_id: str, connection: str | None, as_json: bool) -> int:
