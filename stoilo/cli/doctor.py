@@ -261,10 +261,13 @@ def check_data(data: Path) -> Lines:
         text = "others on this machine may look into it, and it holds keys"
         yield Line("data", "fail", text, f"chmod 700 {data}")
     released, running = is_released(keys), is_running(data)
-    if not released and not (keys / "offline").is_dir():
-        text = "keys/offline is missing: on a development root no server starts without"
+    if not released and not any((keys / "offline").glob("*.pem")):
+        text = (
+            "keys/offline is missing: nothing is renewed, and the server does not start"
+        )
+        text += " once something has to be signed"
         yield Line("data", "fail", text, "put that folder back from where you keep it")
-    elif running:
+    if running:
         yield _readiness(_http_url(None, data))
     else:
         for address in (config.grpc, config.http):

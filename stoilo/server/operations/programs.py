@@ -36,7 +36,7 @@ NOT_MADE: Final = (
 )
 BEING_MADE_S = 60.0
 NOT_MADE_S = 600.0
-LOWEST_PRIORITY = 19
+NICENESS = 10  # behind all that serves, and yet some of a busy machine
 LIGHT: Final = ("pure", "numeric")  # levels; what a wider one needs is far larger
 MODULE = "stoilo"  # run as ``python -m``
 _SHOWN = 300  # characters of a failure
@@ -115,7 +115,7 @@ class ProgramMaking:
         self._began = time.monotonic()
         self._child.start()
         if (pid := self._child.pid) is not None:
-            os.setpriority(os.PRIO_PROCESS, pid, LOWEST_PRIORITY)
+            os.setpriority(os.PRIO_PROCESS, pid, NICENESS)
         LOGGER.warning(
             "a BOINC client waits: freezing verifier and %s in the background; log: %s",
             ", ".join(names),
