@@ -186,6 +186,7 @@ class SyncStagedTask(_Face[StagedTask[ResultT]], Generic[ResultT]):
         """Send the task to the server; see `StagedTask.submit`."""
         return SyncSubmittedTask(background.run(self._core.submit()))
 
+    check = _makes(_same, StagedTask[ResultT].check)
     result = _waits(StagedTask[ResultT].result)
     _repr_html_ = _makes(_same, StagedTask[ResultT]._repr_html_)
 
@@ -228,6 +229,7 @@ class SyncConnection(_Face[Connection]):
     restore_task = _makes(SyncSubmittedTask, Connection.restore_task)
     map = _makes(SyncMapRun, Connection.map)
     preview = _makes(_same, Connection.preview)
+    check = _makes(_same, Connection.check)
     recent_tasks = _makes(_same, Connection.recent_tasks)
     list_tasks = _waits(Connection.list_tasks)
     put = _waits(Connection.put)
