@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import json
 import os
 import platform
@@ -18,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,7 +26,7 @@ import click
 import msgspec
 import platformdirs
 
-from stoilo.cli.groups import check_platform, missing_extra, require_extra
+from stoilo.cli.groups import check_platform, require_extra
 from stoilo.cli.output import CONNECTION, FOLDER, JSON, now, say
 from stoilo.client.address import ENVIRONMENT
 from stoilo.core.errors import PolicyRefusal, StoiloError
@@ -51,10 +51,10 @@ TRIED: Final = b"def double(kwargs):\n    return kwargs['x'] * 2\n"
 class Line(msgspec.Struct, frozen=True):
     """What one check saw; `state` is ``ok``, ``note`` (not looked at, or soon) or ``fail``."""
 
-    name: str
     state: str
     text: str
     advice: str = ""
+    name: str = ""  # of the check
 
     def __str__(self) -> str:
         """Return it as people read it."""
@@ -62,6 +62,7 @@ class Line(msgspec.Struct, frozen=True):
         return f"{self.state:<4}  {self.name}: {self.text}{advice}"
 
 
+ok, note, fail = (partial(Line, state) for state in ("ok", "note", "fail"))
 Lines = Iterator[Line]
 
 
@@ -99,36 +100,27 @@ def doctor(data: Path | None, connection: str | None, *, as_json: bool) -> int:
 def examine(name: str, check: Callable[[], Lines]) -> Lines:
     """Yield what `check` sees; an error that ends it is a line too."""
     try:
-        yield from check()
-    except ModuleNotFoundError as error:
-        lacking = missing_extra(error.name or "")
-        text = lacking.message if lacking else str(error)
-        yield Line(
-            name, "note", f"not looked at: {text}", lacking.hint if lacking else ""
-        )
+        for line in check():
+            yield msgspec.structs.replace(line, name=name)
     except StoiloError as error:
         state = "note" if error.code == "STO-U002" else "fail"
-        yield Line(name, state, f"{error.message} [{error.code}]", error.hint)
+        yield Line(state, f"{error.message} [{error.code}]", error.hint, name)
     except OSError as error:
-        yield Line(name, "fail", f"{error.strerror or error}", "")
+        yield Line("fail", str(error.strerror or error), name=name)
 
 
 def check_python() -> Lines:
     """Say which interpreter runs this."""
     said = f"{platform.python_implementation()} {platform.python_version()}, {sys.executable}"
-    if sys.version_info < LEAST_PYTHON or sys.implementation.name != "cpython":
-        yield Line("python", "fail", said, "use CPython 3.11 or newer")
-    else:
-        yield Line("python", "ok", said)
+    good = sys.version_info >= LEAST_PYTHON and sys.implementation.name == "cpython"
+    yield ok(said) if good else fail(said, "use CPython 3.11 or newer")
 
 
 def check_gate() -> Lines:
     """Judge a small function, in a child with limits, as `stoilo policy check` does."""
     verdict = check_in_child(GateRequest(source=TRIED, entry="double", level="pure"))
-    if verdict.admitted:
-        yield Line("gate", "ok", "a small function is admitted")
-    else:
-        yield Line("gate", "fail", "a small function is refused", "install stoilo anew")
+    text = f"a small function is {'admitted' if verdict.admitted else 'refused'}"
+    yield ok(text) if verdict.admitted else fail(text, "install stoilo anew")
 
 
 def check_jail() -> Lines:
@@ -136,9 +128,7 @@ def check_jail() -> Lines:
     try:
         check_platform()
     except PolicyRefusal as error:  # a researcher needs none
-        yield Line(
-            "jail", "note", f"nothing can be run here: {error.message}", error.hint
-        )
+        yield note(f"nothing can be run here: {error.message}", error.hint)
         return
     require_extra("executor")
     from stoilo.sandbox.process.run import run_source  # noqa: PLC0415 - Linux, extra
@@ -149,20 +139,13 @@ def check_jail() -> Lines:
     bad = [row for row in rows if row.verdict is not selftest.Verdict.HELD]
     for row in bad:
         text = f"{row.mechanism}: {row.verdict.value}"
-        advice = (
-            "see stoilo sandbox selftest" if row.mandatory else "runs go on without"
-        )
-        yield Line("jail", "fail" if row.mandatory else "note", text, advice)
+        wrong = fail(text, "see stoilo sandbox selftest")
+        yield wrong if row.mandatory else note(text, "runs go on without")
     if selftest.judge_rows(rows) == 0:
-        yield Line(
-            "jail", "ok", f"{len(rows) - len(bad)} of {len(rows)} mechanisms held"
-        )
-        outcome = run_source(TRIED.decode(), "double", {"x": 21}, level)
-        fault = f"a small function failed in it: {outcome.error} [{outcome.code}]"
-        good = outcome.value is not None
-        yield Line(
-            "jail", "ok" if good else "fail", "a function ran" if good else fault
-        )
+        yield ok(f"{len(rows) - len(bad)} of {len(rows)} mechanisms held")
+        run = run_source(TRIED.decode(), "double", {"x": 21}, level)
+        fault = fail(f"a small function failed in it: {run.error} [{run.code}]")
+        yield fault if run.value is None else ok("a function ran")
 
 
 def check_disk(data: Path | None) -> Lines:
@@ -174,13 +157,11 @@ def check_disk(data: Path | None) -> Lines:
     if data is not None:
         places |= {"server": data, "log's second disk": data / "audit-head"}
     for name, place in places.items():
-        there = next(
-            one for one in (place.absolute(), *place.absolute().parents) if one.exists()
-        )
+        whole = place.absolute()
+        there = next(one for one in (whole, *whole.parents) if one.exists())
         free = shutil.disk_usage(there).free
         text = f"{free // 1_000_000:,} MB free for {name} ({there})"
-        few = free < LEAST_FREE
-        yield Line("disk", "fail" if few else "ok", text, "make room" if few else "")
+        yield fail(text, "make room") if free < LEAST_FREE else ok(text)
 
 
 def check_clock(connection: Path | None, data: Path | None) -> Lines:
@@ -188,26 +169,25 @@ def check_clock(connection: Path | None, data: Path | None) -> Lines:
     made = Path(__file__).stat().st_mtime
     if time.time() < made - CLOCK_S:
         text = "it is behind the day when stoilo was installed"
-        yield Line("clock", "fail", text, "let a time service set it")
+        yield fail(text, "let a time service set it")
     url = _http_url(connection, data)
     if not url:
-        text = "compared with nothing: no server is named"
-        yield Line("clock", "note", text, "name one: --connection FILE")
+        yield note("compared with nothing", "name a server: --connection FILE")
         return
     began = time.time()
     try:
         answer = _get(f"{url}/healthz")
         theirs = parsedate_to_datetime(answer.headers["date"]).timestamp()
     except (OSError, KeyError, ValueError) as error:  # a researcher may not reach it
-        yield Line("clock", "note", f"compared with nothing: {url}: {error}")
+        yield note(f"compared with nothing: {url}: {error}")
         return
     # the header has whole seconds, and was written between the two readings of ours
     off = max(began - theirs - 1, theirs - time.time(), 0.0)
     if off > CLOCK_S:
         text = f"{off:.0f} s off the server's: metadata and deadlines will be refused"
-        yield Line("clock", "fail", text, "let a time service set both")
+        yield fail(text, "let a time service set both")
     else:
-        yield Line("clock", "ok", f"as the server's (at most {off + 1:.0f} s off)")
+        yield ok(f"as the server's (at most {off + 1:.0f} s off)")
 
 
 def _get(url: str) -> Answer:
@@ -233,10 +213,7 @@ def _http_url(connection: Path | None, data: Path | None) -> str:
 def check_server(connection: str | None) -> Lines:
     """Connect as a researcher does: address, certificate, token."""
     if not connection:
-        text = "none is named"
-        yield Line(
-            "server", "note", text, f"name one: --connection FILE or ${ENVIRONMENT}"
-        )
+        yield note("none is named", f"name one: --connection FILE or ${ENVIRONMENT}")
         return
     from stoilo.client.connection import connect  # noqa: PLC0415 - brings gRPC
 
@@ -245,7 +222,7 @@ def check_server(connection: str | None) -> Lines:
             return server.target
 
     target = asyncio.run(greet())
-    yield Line("server", "ok", f"{target} answers and knows the token")
+    yield ok(f"{target} answers and knows the token")
 
 
 def check_data(data: Path) -> Lines:
@@ -259,26 +236,27 @@ def check_data(data: Path) -> Lines:
     keys = keys_of(data)
     if data.stat().st_mode & 0o077:
         text = "others on this machine may look into it, and it holds keys"
-        yield Line("data", "fail", text, f"chmod 700 {data}")
+        yield fail(text, f"chmod 700 {data}")
     released, running = is_released(keys), is_running(data)
     if not released and not any((keys / "offline").glob("*.pem")):
         text = (
-            "keys/offline is missing: nothing is renewed, and the server does not start"
+            "keys/offline is missing: once something has to be signed, no server starts"
         )
-        text += " once something has to be signed"
-        yield Line("data", "fail", text, "put that folder back from where you keep it")
+        yield fail(text, "put that folder back from where you keep it")
     if running:
         yield _readiness(_http_url(None, data))
     else:
         for address in (config.grpc, config.http):
             listen(address).close()
-        yield Line("data", "ok", f"no server runs on {data.absolute()}; one can start")
+        yield ok(f"no server runs on {data.absolute()}; one can start")
     if released or running:  # `up` renews a development root when it starts
         yield from check_release(keys, data)
 
 
 def is_running(data: Path) -> bool:
     """Whether a server holds the data directory."""
+    import fcntl  # noqa: PLC0415 - not on every system that can submit
+
     try:
         with (data / "lock").open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -292,9 +270,9 @@ def is_running(data: Path) -> bool:
 def _readiness(url: str) -> Line:
     answer = _get(f"{url}/readyz")
     if answer.status == HTTPStatus.OK:
-        return Line("data", "ok", "its server runs and is ready")
+        return ok("its server runs and is ready")
     text = f"its server runs and is not ready (HTTP {answer.status})"
-    return Line("data", "fail", text, "its stderr says `not ready:` and why")
+    return fail(text, "its stderr says `not ready:` and why")
 
 
 def check_release(keys: Path, data: Path) -> Lines:
@@ -317,9 +295,11 @@ def check_release(keys: Path, data: Path) -> Lines:
     status = ReleaseWatch(keys, trust, now).status()
     state = "note" if status.state == "soon" else "fail"
     for line in warnings_of(status):
-        yield Line("release", state, line)
+        yield Line(state, line)
     if status.state == "ok" and not status.trouble:
-        yield Line("release", "ok", f"{status.origin} holds")
+        yield ok(f"{status.origin} holds")
     if not read_programs(keys, trust()).programs:
-        text = "none for BOINC's own clients: only `stoilo volunteer` gets work"
-        yield Line("programs", "note", text, f"stoilo boinc programs --data {data}")
+        text = (
+            "no programs for BOINC's own clients yet: only `stoilo volunteer` gets work"
+        )
+        yield note(text, f"stoilo boinc programs --data {data}")

@@ -171,7 +171,7 @@ def test_fault_of_a_check_is_the_exit_code(monkeypatch, capsys):
 @pytest.mark.slow
 def test_running_server_is_ready_for_researchers(tmp_path):
     with Deployment(tmp_path / "data") as server:
-        found = {one.name: one for one in doctor.check_data(tmp_path / "data")}
-        assert (found["data"].state, found["release"].state) == ("ok", "ok")
-        assert found["programs"].state == "note"  # nobody has frozen any yet
+        ready, release, programs = doctor.check_data(tmp_path / "data")
+        assert (ready.state, release.state) == ("ok", "ok")
+        assert programs.state == "note"  # nobody has frozen any yet
         assert only(lambda: doctor.check_server(server.line.connection)).state == "ok"
