@@ -111,6 +111,11 @@ __all__ = [
 ]
 
 
+def load_ipython_extension(shell: object) -> None:
+    """Bring the cell magic ``%%stoilo``: ``%load_ext stoilo``."""
+    importlib.import_module("stoilo.client.notebook").register(shell)
+
+
 def __getattr__(name: str) -> object:
     """Import a public name at its first use (PEP 562)."""
     if name in _PLACES:

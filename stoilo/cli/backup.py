@@ -89,12 +89,20 @@ def restore(
         database=_read_url(database_file),
     )
     made = restore_backup(wish)
+    first = f"start it with: stoilo up --data {data}"
+    if made.development and not made.offline_keys:
+        first = (
+            "first copy keys/offline of the old server, which the backup has not, to "
+            f"{data / 'keys' / 'offline'}: without it nothing is renewed, and the server "
+            f"does not start once something has to be signed; then {first}"
+        )
     text = (
-        f"{data}: restored; start it with: stoilo up --data {data}\n"
+        f"{data}: restored; {first}\n"
         "what happened after the backup is not in it; volunteers' results of that time "
         "are asked for again"
     )
-    say(_summary(made), text + _of_keys(made), as_json=as_json)
+    held = _of_keys(made) if made.offline_keys else ""
+    say(_summary(made), text + held, as_json=as_json)
 
 
 def _summary(made: Manifest) -> dict[str, object]:
@@ -118,8 +126,9 @@ def _of_keys(made: Manifest) -> str:
         return "\nit holds keys/offline: whoever reads it can replace everything"
     if made.development:
         return (
-            "\nkeys/offline is not in it (--offline-keys), and a server on a development "
-            "root does not start without: keep a copy of that folder elsewhere"
+            "\nkeys/offline is not in it (--offline-keys): without it a restored server "
+            "renews nothing, and does not start once something has to be signed: keep a "
+            "copy of that folder elsewhere"
         )
     return ""
 

@@ -11,6 +11,7 @@ import click
 
 from stoilo.cli.output import say
 from stoilo.cli.policy import REFUSED
+from stoilo.cli.shell import complete_code
 from stoilo.cli.sources import read_as_task, read_policy, read_source
 from stoilo.core.codebook import CodeEntry, find_entry, load_codebook, render_entry
 from stoilo.core.levels import load_levels
@@ -49,7 +50,9 @@ _AREAS = {
 
 
 @click.command()
-@click.argument("subject", metavar="CODE|FILE", required=False)
+@click.argument(
+    "subject", metavar="CODE|FILE", required=False, shell_complete=complete_code
+)
 @click.option(
     "--entry", default="", help="Of FILE, the function; default: the last def."
 )

@@ -142,5 +142,5 @@ def read_small(path: Path) -> bytes:
         return read_bounded(path, MAX_SMALL_BYTES)
     except OSError as error:
         raise UsageError(
-            "STO-U004", f"{path.name} cannot be read: {os.strerror(error.errno or 0)}"
+            "STO-U004", f"{path} cannot be read: {os.strerror(error.errno or 0)}"
         ) from error

@@ -34,6 +34,12 @@ COMMANDS = {
     "backup": ("backup", "Copy everything a server keeps, while it runs."),
     "restore": ("backup", "Make a server's data directory out of a backup."),
     "config": ("config", "Show the configuration in force."),
+    "doctor": (
+        "doctor",
+        "Check this machine, and a server: what is wrong, what to do.",
+    ),
+    "completion": ("shell", "Print the line that makes your shell complete stoilo."),
+    "man": ("shell", "Print a command's manual page."),
     "explain": ("explain", "Say what a code means, or what levels make of a source."),
 }
 _EXTRAS = {
@@ -42,13 +48,15 @@ _EXTRAS = {
 }
 
 
+COMPLETING = "_STOILO_COMPLETE"  # click's, of a program with this name
 FIRST_STEPS = """\b
 First steps
+  this machine     stoilo doctor
   see it work      stoilo demo
   a researcher     stoilo policy check FILE, then stoilo task submit FILE --wait
   a volunteer      stoilo volunteer attach URL --key KEY --root FILE
   an operator      stoilo up --data DIR
-  completion       eval "$(_STOILO_COMPLETE=bash_source stoilo)"   (or zsh_, fish_)
+  completion       stoilo completion >> ~/.bashrc   (zsh, fish: stoilo completion SHELL)
 """
 
 
@@ -92,7 +100,12 @@ def render_error(error: StoiloError, *, as_json: bool) -> str:
 
 
 def report_error(error: StoiloError, arguments: list[str]) -> int:
-    """Write `error` to stderr; returns its exit code."""
+    """Write `error` to stderr; returns its exit code.
+
+    Nothing while a shell completes: it would stand in the middle of somebody's line.
+    """
+    if COMPLETING in os.environ:
+        return error.exit_code
     sys.stderr.write(render_error(error, as_json="--json" in arguments) + "\n")
     return error.exit_code
 

@@ -77,22 +77,22 @@ def read_file(path: Path, most: int = SMALL_BYTES) -> bytes:
             data = file.read(most + 1)
     except OSError as error:
         raise UsageError(
-            "STO-U004", f"{path.name} cannot be read: {error.strerror}"
+            "STO-U004", f"{path} cannot be read: {error.strerror}"
         ) from error
     if len(data) > most:
-        raise UsageError("STO-U004", f"{path.name} is larger than {most:,} bytes")
+        raise UsageError("STO-U004", f"{path} is larger than {most:,} bytes")
     return data
 
 
 def cannot_write(path: Path, error: OSError) -> UsageError:
     """Return what a user learns of a file that could not be written."""
-    return UsageError("STO-U004", f"{path.name} cannot be written: {error.strerror}")
+    return UsageError("STO-U004", f"{path} cannot be written: {error.strerror}")
 
 
 def not_a_data_directory(data: Path) -> UsageError:
     """Return what a user learns of a folder that no server has used."""
     return UsageError(
         "STO-U004",
-        f"{data.name or data} is not the data directory of a server",
+        f"{data} is not the data directory of a server",
         hint="start one with `stoilo up --data DIR`",
     )

@@ -10,6 +10,7 @@ import msgspec
 from stoilo.cli.groups import TableGroup, check_platform, require_extra
 from stoilo.cli.output import JSON, say
 from stoilo.cli.schemas import SCHEMAS, render_schema
+from stoilo.cli.shell import LEVEL, complete_level
 from stoilo.cli.sources import read_as_task, read_policy, read_source
 from stoilo.core.errors import UsageError
 from stoilo.core.levels import load_levels
@@ -114,7 +115,7 @@ def policy() -> None:
 @click.command()
 @click.argument("file")
 @click.option("--entry", default="", help="Function to call; default: the last def.")
-@click.option("--level", default="pure", show_default=True, help="Level to check for.")
+@LEVEL
 @click.option("--policy", "policy_file", help="Policy file; default: the shipped one.")
 @click.option(
     "--format",
@@ -153,7 +154,12 @@ def check(
 
 
 @click.command()
-@click.argument("subject", metavar="LEVEL|LIBRARY|POLICY", required=False)
+@click.argument(
+    "subject",
+    metavar="LEVEL|LIBRARY|POLICY",
+    required=False,
+    shell_complete=complete_level,
+)
 @click.option("--policy", "policy_file", help="Policy file; default: the shipped one.")
 @click.option(
     "--against",

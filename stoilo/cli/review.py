@@ -239,7 +239,7 @@ def keygen(output: Path, as_json: bool) -> None:
     if output.exists():
         raise UsageError(
             "STO-U003",
-            f"{output.name} exists already",
+            f"{output} exists already",
             hint="a key is never overwritten; choose another name",
         )
     key = PrivateKey.generate()

@@ -10,6 +10,7 @@ import msgspec
 
 from stoilo.cli.groups import TableGroup, command_table
 from stoilo.cli.output import JSON, say
+from stoilo.cli.shell import LEVEL
 from stoilo.cli.sources import read_as_task, read_kwargs, read_program, read_source
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.json_values import render_json_value
@@ -31,7 +32,7 @@ from stoilo.sandbox.suite.selftest import (
 
 
 @click.command()
-@click.option("--level", default="pure", show_default=True, help="Policy level.")
+@LEVEL
 @JSON
 def selftest(level: str, *, as_json: bool) -> int:
     """Try to break every mechanism of the jail on this machine; takes some seconds.
@@ -171,7 +172,7 @@ def sandbox() -> None:
 @click.argument("file")
 @click.option("--entry", help="Function to call; default: the last def of the module.")
 @click.option("--kwargs", default="{}", help="The function's dict: JSON or @FILE.")
-@click.option("--level", default="pure", show_default=True, help="Policy level.")
+@LEVEL
 @click.option("--timeout", type=_TIMEOUT, help="Wall time, seconds.")
 @JSON
 def run(
@@ -194,7 +195,7 @@ def run(
 
 @click.command()
 @click.argument("file")
-@click.option("--level", default="pure", show_default=True, help="Policy level.")
+@LEVEL
 @click.option("--preload", default="", help="Modules to import first, with commas.")
 @click.option("--timeout", type=_TIMEOUT, help="Wall time, seconds.")
 @click.option(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from stoilo.cli.output import JSON
 from stoilo.core.errors import UsageError
 from stoilo.core.levels import Level, load_levels
 from stoilo.core.types import Severity
@@ -132,13 +133,24 @@ def _run_all(
     type=click.Choice(level_names()),
     help="Run nothing at wider levels than this.",
 )
-def suite(folder: Path, form: str, jobs: int, controls: bool, level: str | None) -> int:
+@JSON
+def suite(
+    folder: Path,
+    form: str,
+    jobs: int,
+    controls: bool,
+    level: str | None,
+    *,
+    as_json: bool,
+) -> int:
     """Run every case below FOLDER through the layers and report (docs/reference/cases.md).
 
     Exit 0 when every case ended as its header says, 4 when one got through or ended
     otherwise, 2 when there is no case or one is broken.
     """
     reports = _run_all(read_cases(folder), jobs, level or "", controls=controls)
-    click.echo(render_json(reports) if form == "json" else render_text(reports))
+    click.echo(
+        render_json(reports) if as_json or form == "json" else render_text(reports)
+    )
     clean = all(report.result is Result.AS_EXPECTED for report in reports)
     return 0 if clean else 4

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextlib
 import shutil
 import sys
 import time
@@ -18,7 +19,8 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from stoilo.cli.output import CONNECTION, JSON, render_table, say
+from stoilo.cli.output import CONNECTION, JSON, now, render_day, render_table, say
+from stoilo.cli.shell import complete_flavor, complete_level, complete_task
 from stoilo.cli.sources import read_as_task, read_kwargs, read_program
 from stoilo.client.capture.modules import Captured
 from stoilo.client.connection import Connection, connect
@@ -32,7 +34,7 @@ from stoilo.client.wire import SourceRefused
 from stoilo.core.codec.json_values import render_json_value
 from stoilo.core.codec.nodes import to_node
 from stoilo.core.codec.skeleton import encode
-from stoilo.core.errors import StoiloError, UsageError, show_plainly
+from stoilo.core.errors import StoiloError, UnreachableError, UsageError, show_plainly
 from stoilo.core.types import TaskState
 from stoilo.policies.entry import last_function
 
@@ -73,8 +75,15 @@ def _run(
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--entry", default="", help="Function to call; else the last def.")
 @click.option("--kwargs", default="{}", help="The function's dict: JSON or @FILE.")
-@click.option("--level", default="", help="Lowest level wanted.")
-@click.option("--flavor", default="", help="Dependency set, by name or id.")
+@click.option(
+    "--level", default="", help="Lowest level wanted.", shell_complete=complete_level
+)
+@click.option(
+    "--flavor",
+    default="",
+    help="Dependency set, by name or id.",
+    shell_complete=complete_flavor,
+)
 @click.option("--label", default="", help="Your own words for it.")
 @click.option(
     "--topic", "topics", multiple=True, help="What it is about, for volunteers."
@@ -169,10 +178,16 @@ def _show_refusal(error: SourceRefused, as_json: bool) -> NoReturn:
 
 
 async def _finish(
-    submitted: SubmittedTask[Any], limit_s: float | None, as_json: bool
+    submitted: SubmittedTask[Any],
+    limit_s: float | None,
+    as_json: bool,
+    *,
+    follow: bool = False,
 ) -> int:
     waiting = asyncio.ensure_future(submitted.result(limit_s))
-    if not as_json and sys.stderr.isatty():
+    if follow:
+        await _show_changes(submitted, waiting, as_json)
+    elif not as_json and sys.stderr.isatty():
         await _show_progress(submitted, waiting)
     outcome = await waiting
     if isinstance(outcome, TimedOut):
@@ -222,9 +237,39 @@ async def _show_progress(
     click.echo(CLEAR, err=True, nl=False)
 
 
+async def _show_changes(
+    submitted: SubmittedTask[Any], waiting: asyncio.Future[Any], as_json: bool
+) -> None:
+    """Print a line whenever the task's status is another one, until it is final."""
+    before: TaskStatus | None = None
+    while not waiting.done():
+        status = before
+        with contextlib.suppress(UnreachableError):  # `waiting` outlasts it
+            status = await submitted.status()
+        if status is not None and status != before and not status.state.final:
+            copies = [f"{one.state} {one.outcome}".strip() for one in status.copies]
+            record = {
+                "time": now(),
+                "state": status.state.value,
+                "explanation": status.explanation,
+                "cpu_s": status.cpu_s,
+                "copies": copies,
+            }
+            text = f"{render_day(now(), '%H:%M:%S')}  {status.state.value}"
+            text += f"  {status.explanation or ', '.join(copies)}"
+            say(record, text.rstrip(), as_json=as_json)
+        before = status
+        await asyncio.wait([waiting], timeout=POLL_S)
+
+
 @task.command()
-@click.argument("task_id")
+@click.argument("task_id", shell_complete=complete_task)
 @click.option("--wait", is_flag=True, help="Wait for the outcome, and print that.")
+@click.option(
+    "--follow",
+    is_flag=True,
+    help="As --wait, and a line at each change; with --json one object each.",
+)
 @timeout_option
 @CONNECTION
 @JSON
@@ -232,6 +277,7 @@ def status(
     task_id: str,
     *,
     wait: bool,
+    follow: bool,
     timeout: float | None,
     connection: str | None,
     as_json: bool,
@@ -239,23 +285,27 @@ def status(
     """Say where TASK_ID is and why, with its copies; or wait for its outcome.
 
     JSON of an outcome: task_id, state, value, error, error_type, code, output; null where
-    unused.
+    unused. Of a change: time, state, explanation, cpu_s (as volunteers claim it), copies.
     """
 
     async def work(server: Connection) -> int:
-        if wait:
-            return await _finish(server.restore_task(task_id), timeout, as_json)
+        if wait or follow:
+            submitted = server.restore_task(task_id)
+            return await _finish(submitted, timeout, as_json, follow=follow)
         found = await server.restore_task(task_id).status()
         lines = [f"{found.task_id}  {found.state.value}  level {found.level}"]
         if found.explanation:
             lines.append(found.explanation)
+        if found.cpu_s:
+            lines.append(f"volunteers' processor time {found.cpu_s:.1f} s, as they say")
         if found.logged:
             lines.append(f"log index {found.log_index}, attempt {found.attempt}")
         lines += [
             f"  {copy.name}  {copy.state} {copy.outcome} {copy.code}".rstrip()
             for copy in found.copies
         ]
-        say(asdict(found), "\n".join(lines), as_json=as_json)
+        record = asdict(found) | {"cpu_s": found.cpu_s}
+        say(record, "\n".join(lines), as_json=as_json)
         return 0
 
     return _run(connection, work)
@@ -301,7 +351,7 @@ def list_tasks(
 
 
 @task.command()
-@click.argument("task_id")
+@click.argument("task_id", shell_complete=complete_task)
 @CONNECTION
 @JSON
 def cancel(task_id: str, connection: str | None, as_json: bool) -> int:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -48,13 +50,21 @@ slower (`bench/hostile.py`)."""
 @click.option("--origin", help="Name of project and log, fixed at the first start.")
 @click.option("--policy", help="File of the project's policy.")
 @click.option("--log-policy", help="File naming the log's witnesses and their quorum.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    envvar="STOILO_LOG_FORMAT",
+    help="How messages are written to stderr; json: one object a line.",
+)
 @JSON
-def up(data: Path, as_json: bool, **flags: object) -> None:
+def up(data: Path, as_json: bool, log_format: str, **flags: object) -> None:
     """Run a server; prints one JSON line when it is ready."""
     del as_json  # the line is JSON anyway; main renders errors
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="stoilo up: %(message)s"
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    kind = JsonLines if log_format == "json" else logging.Formatter
+    handler.setFormatter(kind("stoilo up: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     config, _ = load_config(data.absolute(), flags, os.environ)
 
     def ready(line: UpLine) -> None:
@@ -64,6 +74,22 @@ def up(data: Path, as_json: bool, **flags: object) -> None:
 
     sys.setswitchinterval(SWITCH_S)
     asyncio.run(run_server(config, ready, find_faces()))
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a record: time (UTC), level, logger, message, and what was raised."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line; what stands in a message can end none."""
+        said = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            said["exception"] = self.formatException(record.exc_info)
+        return json.dumps(said)
 
 
 def find_faces() -> tuple[Face, ...]:

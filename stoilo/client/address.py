@@ -106,7 +106,7 @@ def read_connection(path: Path) -> Address:
 def _not_a_connection(path: Path, reason: str) -> UsageError:
     return UsageError(
         "STO-C045",
-        f"{path.name} cannot be used as a connection file: {reason}",
+        f"{path} cannot be used as a connection file: {reason}",
         hint="pass the connection.json that `stoilo up --data DIR` keeps in DIR, or an "
         "address as host:port",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Generator, Iterable, Mapping
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from stoilo.client.address import Address, resolve_address
 from stoilo.client.capture.arguments import StoredValue
@@ -29,6 +29,9 @@ from stoilo.client.wire import Wire
 from stoilo.core.errors import DeniedError, StoiloError, UnreachableError, UsageError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import Redundancy, TaskState
+
+if TYPE_CHECKING:
+    from stoilo.client.checking import CheckedTask
 
 logger = logging.getLogger("stoilo.client")
 
@@ -128,6 +131,20 @@ class Connection:
             return captured.task_module
         rule = f"\n\n# validators (never leave the server)\n{captured.validator_module}"
         return captured.task_module + rule
+
+    def check(
+        self,
+        func: TaskFunction[object],
+        kwargs: Mapping[str, Any] | None = None,
+        init_valid_func: Callable[[Any], bool] | None = None,
+        compare_valid_func: Callable[[Any, Any], bool] | None = None,
+        *,
+        level: str | None = None,
+    ) -> CheckedTask:
+        """Return what the gate says of such a task at home; sends nothing."""
+        return self.create_task(
+            func, kwargs, init_valid_func, compare_valid_func, level=level
+        ).check()
 
     def map(
         self,

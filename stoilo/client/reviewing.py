@@ -102,7 +102,7 @@ def write_folder(task: TaskUnderReview, folder: Path) -> None:
     except OSError as error:
         raise UsageError(
             "STO-U003",
-            f"{folder.name} cannot be made: {error.strerror}",
+            f"{folder} cannot be made: {error.strerror}",
             hint="name a folder that does not exist yet",
         ) from error
 
@@ -196,8 +196,8 @@ def _read(path: Path) -> bytes:
             data = stream.read(BOUNDS.inline_arguments_bytes + 1)
     except OSError as error:
         raise UsageError(
-            "STO-U004", f"{path.name} cannot be read: {error.strerror}"
+            "STO-U004", f"{path} cannot be read: {error.strerror}"
         ) from error
     if len(data) > BOUNDS.inline_arguments_bytes:
-        raise UsageError("STO-U004", f"{path.name} is too large")
+        raise UsageError("STO-U004", f"{path} is too large")
     return data

@@ -58,6 +58,11 @@ class TaskStatus:
     copies: tuple[CopyStatus, ...]
     output: str
 
+    @property
+    def cpu_s(self) -> float:
+        """Processor time of all its copies as their hosts claim it, s; 0: none has ended."""
+        return sum(copy.cpu_s for copy in self.copies)
+
     def _repr_html_(self) -> str:
         """Return a small static table."""
         return status_html(self)
@@ -137,7 +142,8 @@ def explain(status: TaskStatus) -> str:
     """Return one sentence about a task."""
     words = _WORDS[status.state]
     reason = f": {status.explanation}" if status.explanation else ""
-    return f"task {status.task_id} {words}{reason}"
+    spent = f"; {status.cpu_s:.1f} s of processor time so far" if status.cpu_s else ""
+    return f"task {status.task_id} {words}{reason}{spent}"
 
 
 def _table(rows: Iterable[tuple[str, object]]) -> str:
@@ -157,6 +163,7 @@ def status_html(status: TaskStatus) -> str:
         ("why", status.explanation or _WORDS[status.state]),
         ("level", status.level),
         ("attempt", status.attempt),
+        ("processor time", f"{status.cpu_s:.1f} s"),
         ("log", f"leaf {status.log_index}" if status.logged else "not yet"),
     ]
     rows += [

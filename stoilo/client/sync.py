@@ -227,6 +227,7 @@ class SyncStagedTask(_Face[StagedTask[ResultT]], Generic[ResultT]):
         """Send the task to the server; see `StagedTask.submit`."""
         return SyncSubmittedTask(_run(self._core.submit()))
 
+    check = _makes(_same, StagedTask[ResultT].check)
     result = _waits(StagedTask[ResultT].result)
     _repr_html_ = _makes(_same, StagedTask[ResultT]._repr_html_)
 
@@ -277,6 +278,7 @@ class SyncConnection(_Face[Connection]):
     map = _makes(SyncMapRun, Connection.map)
     restore_map = _makes(SyncMapRun, Connection.restore_map)
     preview = _makes(_same, Connection.preview)
+    check = _makes(_same, Connection.check)
     recent_tasks = _makes(_same, Connection.recent_tasks)
     list_tasks = _waits(Connection.list_tasks)
     put = _waits(Connection.put)

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import time
 import uuid
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 from stoilo.client.capture import Captured
 from stoilo.client.capture.arguments import StoredValue
@@ -32,6 +32,10 @@ from stoilo.core import tracing
 from stoilo.core.rate_limit import Backoff
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
+
+if TYPE_CHECKING:
+    from stoilo.client.checking import CheckedTask
+
 
 # Between polls of a task that is not finished (thesis: 15 to 60 s)
 POLLING = functools.partial(Backoff, 0.1, 30.0, factor=1.4, jitter=0.2)
@@ -276,6 +280,12 @@ class StagedTask(Generic[ResultT]):
     def validator_source(self) -> str:
         """The validator module's exact text; empty with the default validators."""
         return self._captured.validator_module
+
+    def check(self) -> CheckedTask:
+        """Return what the gate says of the task at home; sends nothing."""
+        from stoilo.client.checking import check_captured  # noqa: PLC0415 - slow
+
+        return check_captured(self._captured, self._options.level)
 
     @at_the_caller
     async def submit(self) -> SubmittedTask[ResultT]:

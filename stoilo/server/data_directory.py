@@ -127,7 +127,7 @@ def keys_of(data: Path) -> Path:
     if not (keys / "metadata").is_dir():
         raise UsageError(
             "STO-U004",
-            f"{data.name or data} is not the data directory of a server",
+            f"{data} is not the data directory of a server",
             hint="start one with `stoilo up --data DIR`",
         )
     return keys

@@ -110,6 +110,39 @@ def test_open_tasks_are_listed_until_they_are_cancelled(
     assert task_id in stoilo(connection, "list").stdout
 
 
+def test_followed_task_is_told_of_until_its_end(
+    connection: str, tmp_path: Path
+) -> None:
+    file = write(tmp_path, "def f(call):\n    while True:\n        pass\n")
+    task_id = stoilo(connection, "submit", file).stdout.strip()
+    words = ["status", task_id, "--follow", "--json", "--connection", connection]
+    with subprocess.Popen(
+        [sys.executable, "-m", "stoilo", "task", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as following:
+        assert following.stdout is not None
+        first = json.loads(following.stdout.readline())
+        assert "task_id" not in first
+        assert first["state"] in {"admitting", "running"}
+        stoilo(connection, "cancel", task_id)
+        rest = [json.loads(line) for line in following.stdout]
+    assert (rest[-1]["task_id"], rest[-1]["state"]) == (task_id, "cancelled")
+    assert following.returncode == 1
+
+
+def test_processor_time_of_the_volunteers_is_told(
+    connection: str, tmp_path: Path
+) -> None:
+    source = "def f(call):\n    return sum(i * i for i in range(2_000_000))\n"
+    done = stoilo(connection, "submit", write(tmp_path, source), "--wait", "--json")
+    task_id = json.loads(done.stdout)["task_id"]
+    status = json.loads(stoilo(connection, "status", task_id, "--json").stdout)
+    spent = sum(copy["cpu_s"] for copy in status["copies"])
+    assert status["cpu_s"] == spent > 0
+    assert "processor time" in stoilo(connection, "status", task_id).stdout
+
+
 def test_unknown_task_exits_8(connection: str) -> None:
     done = stoilo(connection, "status", "0" * 32, "--json")
     assert done.returncode == 8

@@ -67,10 +67,10 @@ def test_files_that_are_no_connection_are_refused(tmp_path: Path, text: str) -> 
         resolve_address(path)
 
 
-def test_a_missing_file_is_refused_without_its_whole_path(tmp_path: Path) -> None:
+def test_a_missing_file_is_named_whole(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="STO-C045") as error:
         resolve_address(tmp_path / "nothing.json")
-    assert str(tmp_path) not in str(error.value)
+    assert str(tmp_path) in str(error.value)
 
 
 def test_plain_text_leaves_this_machine_never(tmp_path: Path) -> None:

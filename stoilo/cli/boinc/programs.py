@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -16,10 +18,12 @@ from stoilo.core.levels import level_files
 from stoilo.executor.verifier.trust import installed_release
 from stoilo.server.config import load_config
 from stoilo.server.data_directory import claim_directory
+from stoilo.server.release.flavors import installed_flavors
 from stoilo.signer.development.changes import (
     next_serial,
     project_origin,
     publish_programs,
+    publishes_flavors,
 )
 from stoilo.signer.development.root import create_development_root
 from stoilo.signer.part_building import build_parts, built_file
@@ -39,6 +43,7 @@ from stoilo.signer.part_building import build_parts, built_file
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Output of `stoilo release build` for this root, instead of building.",
 )
+@click.option("--yes", is_flag=True, help="Do not ask about what is switched off.")
 @click.option(
     "--new", "is_new", is_flag=True, help="Make the development root if there is none."
 )
@@ -48,6 +53,7 @@ def programs(
     flavors: tuple[str, ...],
     build: Path | None,
     *,
+    yes: bool,
     is_new: bool,
     as_json: bool,
 ) -> None:
@@ -57,12 +63,18 @@ def programs(
     a development root lie on this machine and protect nobody else; for a released project
     people sign in a ceremony: `stoilo release request`.
 
+    Once flavors are published, tasks can name no others: what that switches off is named
+    and asked about before anything is built.
+
     Example: stoilo boinc programs --data project --flavor pure --flavor numeric
     """
     if build is not None and flavors:
         raise UsageError("STO-U003", "--flavor is for building; --from names a build")
     if is_new:
         _make_root(data)
+    _confirm(
+        data / "keys", _flavors_of(build) if build else flavors or ("pure",), yes=yes
+    )
     if build is not None:
         made = publish_programs(data / "keys", build, now())
     else:
@@ -75,6 +87,30 @@ def programs(
         f"{text}\nPublished; BOINC clients get them with their next work.",
         as_json=as_json,
     )
+
+
+def _flavors_of(build: Path | None) -> tuple[str, ...]:
+    """Return the names of the flavors in a finished build."""
+    found = () if build is None else build.glob("flavor/*/")
+    return tuple(sorted(one.name for one in found))
+
+
+def _confirm(directory: Path, named: Sequence[str], *, yes: bool) -> None:
+    """Name what publishing `named` flavors switches off and ask; raises ``STO-U003``."""
+    if not named or publishes_flavors(directory):
+        return
+    closed = [one for one in installed_flavors() if one.name not in named]
+    if not closed:
+        return
+    off = ", ".join(one.says() for one in closed)
+    text = f"from then on no task can use what is not among {', '.join(named)}: {off}"
+    if yes:
+        click.echo(text, err=True)
+    elif not sys.stdin.isatty():
+        hint = "add --flavor for those that are wanted, and --yes"
+        raise UsageError("STO-U003", text, hint=hint)
+    else:
+        click.confirm(f"{text}. Go on?", abort=True, err=True)
 
 
 def _make_root(data: Path) -> None:

@@ -28,7 +28,10 @@ _REFUSED = 3
     help="A module to describe; repeatable. Default: the package's public ones.",
 )
 @click.option("--output", type=FILE, help="Default: stdout.")
-def describe(package: str, modules: tuple[str, ...], output: Path | None) -> None:
+@JSON
+def describe(
+    package: str, modules: tuple[str, ...], output: Path | None, *, as_json: bool
+) -> None:
     """Write the first draft of a library's file from the installed PACKAGE.
 
     PACKAGE is an import name. Public names are sorted by a scan of their source: open,
@@ -37,10 +40,10 @@ def describe(package: str, modules: tuple[str, ...], output: Path | None) -> Non
     Example: stoilo flavor describe scipy --module scipy.linalg --output scipy.toml
     """
     text = describe_package(package, modules)
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    _write(output, text)
+    if output is not None:
+        _write(output, text)
+    shown = "" if output is not None else text.rstrip("\n")
+    say({"package": package, "library": text}, shown, as_json=as_json)
 
 
 @click.command()
@@ -95,7 +98,7 @@ def _load(file: Path) -> Library:
     try:
         return parse_library(read_file(file, LIBRARY_BYTES))
     except InternalError as error:
-        raise UsageError("STO-P003", f"{file.name}: {error.message}") from error
+        raise UsageError("STO-P003", f"{file}: {error.message}") from error
 
 
 def _renewed(report: Report, text: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from stoilo.cli.output import FILE, FOLDER, JSON, read_file, say
+from stoilo.cli.shell import complete_flavor
 from stoilo.cli.sources import read_source
 from stoilo.core.errors import TrustError, UsageError
 from stoilo.core.frozen_tree import parse_tree, platform_name, tree_digest
@@ -31,7 +32,7 @@ _SHOWN = 40
 
 
 @click.command()
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("name", metavar="NAME|FILE", shell_complete=complete_flavor)
 @click.option("--lock", "lock_file", type=FILE, help="Lock of a manifest of your own.")
 @click.option(
     "--output", required=True, type=FOLDER, help="A directory that is new or empty."
@@ -99,11 +100,19 @@ def _show_built(built: BuiltPart, *, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("name", metavar="NAME|FILE", shell_complete=complete_flavor)
 @click.option("--output", type=FILE, help="Default: stdout.")
 @click.option("--check", is_flag=True, help="Compare with the committed lock instead.")
 @click.option("--python", type=FILE, help="Interpreter to resolve for.")
-def lock(name: str, output: Path | None, check: bool, python: Path | None) -> None:
+@JSON
+def lock(
+    name: str,
+    output: Path | None,
+    check: bool,
+    python: Path | None,
+    *,
+    as_json: bool,
+) -> None:
     """Let pip choose the wheels of a flavor, each with its digest, for this machine.
 
     NAME is a shipped flavor, or `verifier` or `tools`. A lock is for one platform: run it on
@@ -129,8 +138,8 @@ def lock(name: str, output: Path | None, check: bool, python: Path | None) -> No
         )
     if output is not None:
         output.write_bytes(data)
-    elif not check:
-        click.echo(data.decode("ascii"), nl=False)
+    text = "" if check or output is not None else data.decode("ascii").rstrip("\n")
+    say({"part": part, "lock": data.decode("ascii")}, text, as_json=as_json)
 
 
 @click.command()

@@ -47,7 +47,7 @@ def read_holders(paths: Iterable[Path], role: str) -> tuple[KeyHolder, ...]:
         if public.role != role:
             raise UsageError(
                 "STO-K053",
-                f"{path.name} was made for {public.role}, not for {role}",
+                f"{path} was made for {public.role}, not for {role}",
                 hint=f"stoilo release keygen --role {role} --name NAME --output DIR",
             )
         holders.append(KeyHolder(public.name, parse_public_key(public.key)))
@@ -75,7 +75,7 @@ def refuse_present(folder: Path) -> None:
     if folder.exists() and any(path.name != "builds" for path in folder.iterdir()):
         raise UsageError(
             "STO-K050",
-            f"{folder.name} is not empty",
+            f"{folder} is not empty",
             hint="begin every ceremony in a folder of its own",
         )
 
@@ -91,14 +91,14 @@ def open_or_begin(
         if release is not None:
             raise UsageError(
                 "STO-K050",
-                f"{folder.name} holds a ceremony already",
+                f"{folder} holds a ceremony already",
                 hint="leave --release out to ask for more in it, or name a new folder",
             )
         return read_folder(folder)
     if release is None:
         raise UsageError(
             "STO-K050",
-            f"{folder.name} holds no ceremony yet",
+            f"{folder} holds no ceremony yet",
             hint="say what it builds on: --release DIR",
         )
     refuse_present(folder)

@@ -129,9 +129,7 @@ def init(
     online_bytes = read_small(online_file)
     online = parse_online_keys(online_bytes)
     if origin not in {"", online.origin}:
-        raise UsageError(
-            "STO-K063", f"{online_file.name} was made for {online.origin!r}"
-        )
+        raise UsageError("STO-K063", f"{online_file} was made for {online.origin!r}")
     server = online_role(online)
     roles = {
         role: _role_set(named[role], role, named[f"{role}_threshold"])

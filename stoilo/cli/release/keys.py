@@ -101,7 +101,7 @@ def _refuse_present(paths: list[Path]) -> None:
             if _with(path, suffix).exists():
                 raise UsageError(
                     "STO-U003",
-                    f"{path.name}{suffix} exists already",
+                    f"{path}{suffix} exists already",
                     hint="a key is never overwritten; choose another name or folder",
                 )
     if len({path.parent.resolve() for path in paths}) != len(paths):
@@ -218,5 +218,5 @@ def _describe(keys: OnlineKeys, out: Path, *, first: bool) -> str:
         f"revocation      {keys.revocation}\n"
         f"gate epochs     {numbers} (until {until})\n"
         f"written         {out}; the private keys stay on this machine\n\n"
-        f"Next: carry {out.name} to the ceremony: stoilo {step} --help"
+        f"Next: carry {out} to the ceremony: stoilo {step} --help"
     )

@@ -51,7 +51,7 @@ def attest(
     if opened.role != BUILDER_ROLE:
         raise UsageError(
             "STO-U003",
-            f"{key_file.name} is a {opened.role} key, and {folder.name} a build",
+            f"{key_file} is a {opened.role} key, and {folder} a build",
             hint="make a builder's: stoilo release keygen --role builder",
         )
     private, rows, lines = opened.ed25519(), [], []
@@ -85,7 +85,7 @@ def vouch(
     """
     successor = read_public_file(new)
     if successor.role != BOINC_ROLE:
-        raise UsageError("STO-U003", f"{new.name} is a {successor.role} key")
+        raise UsageError("STO-U003", f"{new} is a {successor.role} key")
     private = open_key_file(old, passphrase_fd).boinc()
     files = {
         f"old_key_{number}": render_boinc_public(private.public),

@@ -122,7 +122,8 @@ def attach(  # noqa: PLR0917 - click passes options by name
     "--abort-tasks", is_flag=True, help="Give unfinished tasks back to the project."
 )
 @data_option
-def detach(url: str, abort_tasks: bool, data: Path) -> None:
+@JSON
+def detach(url: str, abort_tasks: bool, data: Path, *, as_json: bool) -> None:
     """Detach from the project at URL: forget its key, files and memory here.
 
     Unfinished tasks are in the way unless --abort-tasks gives them back: the project
@@ -132,10 +133,9 @@ def detach(url: str, abort_tasks: bool, data: Path) -> None:
     attachment = attachments.find(url)
     told = leave_project(attachment, abort_tasks=abort_tasks)
     attachments.remove(attachment)
-    click.echo(
-        f"detached from {attachment.said.project}"
-        + ("" if told else "; it could not be told and waits for the deadlines")
-    )
+    late = "" if told else "; it could not be told and waits for the deadlines"
+    record = {"project": attachment.said.project, "told": told}
+    say(record, f"detached from {attachment.said.project}{late}", as_json=as_json)
 
 
 @click.command(short_help="Help every attached project, or one.")
@@ -256,5 +256,5 @@ def _read(path: Path | None, most: int = _MAX_FILE_BYTES) -> bytes:
         return b""
     data = read_file(path, most)
     if not data:
-        raise UsageError("STO-U004", f"{path.name} is empty")
+        raise UsageError("STO-U004", f"{path} is empty")
     return data

@@ -10,6 +10,7 @@ import platformdirs
 
 from stoilo.cli.groups import TableGroup, command_table
 from stoilo.cli.output import FILE, FOLDER
+from stoilo.cli.shell import complete_level
 
 data_option = click.option(
     "--data",
@@ -46,7 +47,11 @@ _HOW = (
         show_default=True,
         help="Tasks at the same time.",
     ),
-    click.option("--max-level", help="Only lowers what the opt-in says."),
+    click.option(
+        "--max-level",
+        help="Only lowers what the opt-in says.",
+        shell_complete=complete_level,
+    ),
     click.option(
         "--opt-in",
         type=FILE,

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from stoilo.cli.output import FILE, JSON, say
+from stoilo.cli.shell import complete_level
 from stoilo.core.errors import UsageError
 from stoilo.core.types import RunLimits
 from stoilo.executor.verifier.installation import OptIn, default_files, load_opt_in
@@ -34,7 +35,11 @@ class Allowed(msgspec.Struct, frozen=True):
 
 
 @click.command("opt-in")
-@click.option("--max-level", help="Highest level: pure, numeric, tensor, gpu.")
+@click.option(
+    "--max-level",
+    help="Highest level: pure, numeric, tensor, gpu.",
+    shell_complete=complete_level,
+)
 @click.option(
     "--require-review/--no-require-review",
     default=None,

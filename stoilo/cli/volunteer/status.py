@@ -133,11 +133,14 @@ def _render_run(one: ShownRun) -> str:
 @click.command(short_help="Let nothing run until --undo.")
 @_which
 @click.option("--undo", is_flag=True, help="Let tasks run again.")
-def suspend(url: str | None, data: Path, state: Path | None, *, undo: bool) -> None:
+@JSON
+def suspend(
+    url: str | None, data: Path, state: Path | None, *, undo: bool, as_json: bool
+) -> None:
     """Let nothing run until --undo; holds over restarts. A running one obeys in 1 s."""
     _steer(url, data, state, lambda c: msgspec.structs.replace(c, suspended=not undo))
     again = "suspended; next: stoilo volunteer suspend --undo"
-    click.echo("resumed" if undo else again)
+    say({"suspended": not undo}, "resumed" if undo else again, as_json=as_json)
 
 
 def _steer(

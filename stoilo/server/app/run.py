@@ -55,9 +55,11 @@ from stoilo.server.http.web_server import (
     wait_until_started,
     web_server,
 )
+from stoilo.server.operations.programs import ProgramMaking
 from stoilo.server.release.changes import (
     ReleaseProof,
 )
+from stoilo.server.release.flavors import offered_flavors
 from stoilo.server.release.project import REFRESH_S, Project, start_project
 from stoilo.server.release.released import ReleaseWatch
 from stoilo.server.tls import LOCAL_NAMES, TlsFiles, ensure_tls
@@ -194,6 +196,7 @@ async def _run(
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     stack.push_async_callback(stop_web, web, serving)
     volunteers = _start_volunteers(work, config, home, url, project, stack)
+    programs = _programs(project, home, parts, stack)
     master = work.master_url or url
     content = ConnectionFile(place, http, master, token, tls.ca.decode())
     home.write_connection(content)
@@ -201,7 +204,7 @@ async def _run(
     await watching.serve(config, home, stack)
     await watching.start(stack, lambda ready: tell_health(grpc_server, ready))
     ready(UpLine(place, http, master, token, str(home.connection), config.volunteers))
-    await _watch(stop, _chores(project, parts, watch), volunteers)
+    await _watch(stop, _chores(project, parts, watch), (volunteers, programs))
     await set_serving(grpc_server, serving=False)
 
 
@@ -237,6 +240,19 @@ def _start_volunteers(
         # in a thread: while they end, the loop still answers their last calls
         stack.push_async_callback(asyncio.to_thread, volunteers.stop)
     return volunteers
+
+
+def _programs(
+    project: Project, home: DataDir, parts: ServerParts, stack: AsyncExitStack
+) -> ProgramMaking | None:
+    """Let BOINC's programs be made when a client lacks them, where no ceremony does it."""
+    embedded = parts.work.embedded
+    if embedded is None or project.root.released:
+        return None
+    making = ProgramMaking(home, lambda: offered_flavors(parts.trust.release.trust()))
+    embedded.scheduler.on_lack = making.lack
+    stack.callback(making.stop)
+    return making
 
 
 def _tls_names(config: ServerConfig) -> tuple[str, ...]:
@@ -312,7 +328,7 @@ def _chores(
 async def _watch(
     stop: asyncio.Event,
     chores: Sequence[Chore],
-    volunteers: LocalVolunteers | None,
+    children: Sequence[LocalVolunteers | ProgramMaking | None],
 ) -> None:
     """Keep the children alive and the metadata fresh until told to stop."""
     while not stop.is_set():
@@ -320,8 +336,9 @@ async def _watch(
             # In a thread each: none of them may hold up the loop that answers calls.
             if not stop.is_set():
                 await asyncio.to_thread(chore.do_if_due)
-        if volunteers is not None:
-            volunteers.check()
+        for child in children:
+            if child is not None:
+                child.check()
         try:
             await asyncio.wait_for(stop.wait(), WATCH_S)
         except TimeoutError:

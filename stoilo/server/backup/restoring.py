@@ -184,7 +184,7 @@ def _check_wish(wish: Restore) -> None:
     if wish.data.exists() and (not wish.data.is_dir() or any(wish.data.iterdir())):
         raise UsageError(
             "STO-B063",
-            f"{wish.data.name} exists and is not empty",
+            f"{wish.data} exists and is not empty",
             hint="a restore never writes over a data directory; move it away and keep it",
         )
     if not wish.nothing_newer and wish.newest is None and wish.log is None:

@@ -89,7 +89,7 @@ def take_backup(
     if not (data / "audit" / "log.sqlite").is_file():
         raise UsageError(
             "STO-U004",
-            f"{data.name or data} is not the data directory of a server",
+            f"{data} is not the data directory of a server",
             hint="start one with `stoilo up --data DIR`",
         )
     sink = BackupWriter(output.absolute())

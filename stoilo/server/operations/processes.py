@@ -67,6 +67,11 @@ class SupervisedChild:
         running = self._process is not None and self._process.poll() is None
         return self._process.pid if running and self._process is not None else None
 
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended; None while it runs or before its start."""
+        return None if self._process is None else self._process.poll()
+
     def start(self) -> None:
         """Start the child."""
         if self._log is None:

@@ -32,7 +32,7 @@ from stoilo.flavors.manifest import (
 from stoilo.policies.levels import level_names, load_level
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Sequence
 
     from stoilo.executor.verifier.targets import PartFile, TrustedRelease
     from stoilo.flavors.manifest import FlavorManifest
@@ -77,7 +77,7 @@ def offered_flavors(release: TrustedRelease) -> tuple[Offered, ...]:
     found: dict[str, Offered] = {}
     parts = flavor_parts(release)
     if not parts:
-        return tuple(_installed())
+        return installed_flavors()
     for part in parts:
         known = found.get(part.flavor)
         if not release.libraries.keys() >= set(part.libraries):
@@ -93,11 +93,10 @@ def offered_flavors(release: TrustedRelease) -> tuple[Offered, ...]:
     return tuple(found.values())
 
 
-def _installed() -> Iterator[Offered]:
-    for flavor in shipped_flavors():
-        libraries = held_libraries(flavor)
-        if all(map(is_installed, libraries)):
-            yield _shipped(flavor, libraries)
+def installed_flavors() -> tuple[Offered, ...]:
+    """Return the shipped flavors whose libraries are all installed here."""
+    held = ((flavor, held_libraries(flavor)) for flavor in shipped_flavors())
+    return tuple(_shipped(*one) for one in held if all(map(is_installed, one[1])))
 
 
 def _shipped(flavor: FlavorManifest, libraries: tuple[Library, ...]) -> Offered:

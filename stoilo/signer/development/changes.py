@@ -246,6 +246,12 @@ def next_serial(directory: Path, platform: str) -> int:
     return max(serials, default=0) + 1
 
 
+def publishes_flavors(directory: Path) -> bool:
+    """Whether the release names any flavor: then tasks can use no others."""
+    names = _release(directory).names()
+    return any(name.startswith(("flavor/", "policy/flavor-")) for name in names)
+
+
 def publish_programs(directory: Path, build: Path, now: int) -> PublishedPrograms:
     """Publish every part of `build` in the development root in `directory`.
 

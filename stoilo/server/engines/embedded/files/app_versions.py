@@ -304,6 +304,7 @@ class ProgramChoice:
     key: str = ""  # the code-sign key, where the client has to be told
     key_signature: str = ""  # over it, by the key that the client holds
     notices: tuple[str, ...] = ()  # for its user, why it cannot
+    lacking: bool = False  # whether that is because the project has no programs at all
 
     def versions(self, apps: Iterable[str]) -> tuple[AppVersion, ...]:
         """Return the app versions of some apps, none for a host with its own program."""
@@ -317,7 +318,7 @@ def choose_program(catalogue: Catalogue, request: SchedulerRequest) -> ProgramCh
     news = _key_news(catalogue.key, request.code_sign_key.strip())
     offered = catalogue.programs
     program = next((offered[one] for one in request.platforms if one in offered), None)
-    notice = ""
+    notice, lacking = "", False
     if 0 < request.client.major < OLDEST_CLIENT:
         notice = (
             f"This project needs BOINC {OLDEST_CLIENT} or newer. Update your client."
@@ -330,10 +331,15 @@ def choose_program(catalogue: Catalogue, request: SchedulerRequest) -> ProgramCh
     elif program is None:
         shown = ", ".join(one[:64] for one in request.platforms[:4]) or "none"
         notice = f"This project has no program for your platform ({shown})."
+        lacking = not offered
     key, signature = news or ("", "")
     if notice:
         return ProgramChoice(
-            usable=False, key=key, key_signature=signature, notices=(notice,)
+            usable=False,
+            key=key,
+            key_signature=signature,
+            notices=(notice,),
+            lacking=lacking,
         )
     return ProgramChoice(program=program, key=key, key_signature=signature)
 

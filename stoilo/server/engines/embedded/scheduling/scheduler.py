@@ -82,7 +82,12 @@ CONTENT_BYTES = 512 * 1024
 
 
 class Scheduler:
-    """Answers scheduler requests; `on_report` is called after one changed something."""
+    """Answers scheduler requests; `on_report` is called after one changed something.
+
+    Attributes:
+        on_lack: called when a client asks a project without any programs; returns what its
+            user is told and when it asks again, s; an empty text: as one of a strange platform.
+    """
 
     def __init__(
         self,
@@ -95,6 +100,7 @@ class Scheduler:
         # is told what has gone out
         note_sent: Callable[[Sequence[AnyRow]], None] = lambda _rows: None,
     ) -> None:
+        self.on_lack: Callable[[], tuple[str, float]] = lambda: ("", UNUSABLE_DELAY_S)
         self._mirrors, self._note_sent = mirrors, note_sent
         self._database = database
         self._pace = pace
@@ -188,6 +194,10 @@ class Scheduler:
         left = [result for name, result in held.items() if name not in over]
         catalogue = self._current(connection, row.catalogue or "", base_url)
         program = choose_program(catalogue, request)
+        unusable_s = UNUSABLE_DELAY_S
+        if program.lacking:
+            told, unusable_s = self.on_lack()
+            program = replace(program, notices=(told,) if told else program.notices)
         lost, fresh = [], []
         if program.usable:
             levels, pace = guest.visitor.chosen.levels, self._pace
@@ -250,20 +260,18 @@ class Scheduler:
             project_preferences=project_preferences(guest.visitor.chosen),
             global_preferences=shared,
         )
-        return self._paced(connection, guest, reply, usable=program.usable)
+        if not program.usable:
+            delay = max(reply.request_delay, unusable_s)
+            return replace(reply, request_delay=delay)
+        return self._paced(connection, guest, reply)
 
     def _paced(
         self,
         connection: Connection,
         guest: Guest,
         reply: SchedulerReply,
-        *,
-        usable: bool,
     ) -> SchedulerReply:
         request, host = guest.request, guest.host
-        if not usable:
-            delay = max(reply.request_delay, UNUSABLE_DELAY_S)
-            return replace(reply, request_delay=delay)
         if reply.request_delay:  # a client that shall stay away is not called back
             return reply
         if is_idle(request, reply) and not (request.own_program or reply.messages):

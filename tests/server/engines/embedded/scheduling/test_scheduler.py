@@ -154,6 +154,19 @@ def test_client_that_can_run_nothing_calls_seldom(bench):
     assert (reply.request_delay, reply.next_rpc_delay) == (600.0, 0.0)
 
 
+def test_project_without_programs_makes_them_for_who_asks(bench):
+    bench.engine.scheduler.on_lack = lambda: ("they are being made", 60.0)
+    reply = bench.request(1, **STOCK)
+    assert (reply.messages, reply.request_delay) == (("they are being made",), 60.0)
+    assert bench.request(2, own_program=True).messages == ()
+
+
+def test_strange_platform_makes_no_project_freeze_anything(stock):
+    stock.engine.scheduler.on_lack = lambda: pytest.fail("there are programs")
+    reply = stock.request(1, **{**STOCK, "platforms": ("sparc-sun-solaris",)})
+    assert "no program for your platform" in reply.messages[0]
+
+
 def test_all_work_above_the_accounts_level_is_said_once_in_a_while(stock):
     make(stock, app="tensor")
     first = stock.request(1, **STOCK, rpc_seqno=1)
