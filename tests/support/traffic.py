@@ -18,12 +18,14 @@ import secrets
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
+from stoilo.core.errors import InternalError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.place import ShardPlace, read_place
 from stoilo.learn.traffic import agent, holdings, trees, wire
@@ -102,7 +104,6 @@ class Nodes:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._starts: dict[str, Start] = {}
         self.pids: dict[str, int] = {}
         self._nursery = subprocess.Popen(
             [*_HERE, "nodes"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -116,13 +117,10 @@ class Nodes:
         host: str = "127.0.0.1",
         namespace: str = "",
     ) -> None:
-        """Start one; the first time at any port, later at the same."""
+        """Start one, at any port: others hear of it from the coordinator."""
         files = [str(one.folder / "nodes" / f"{name}.json") for one in coordinators]
-        listen = f"{host}:0"
-        if name in self._starts:
-            listen = self.place(name).shard
-        started = Start(name, str(self.folder / name), listen, files, kind, namespace)
-        self._starts[name] = started
+        folder, listen = str(self.folder / name), f"{host}:0"
+        started = Start(name, folder, listen, files, kind, namespace)
         assert self._nursery.stdin is not None
         assert self._nursery.stdout is not None
         self._nursery.stdin.write(json.dumps(asdict(started)) + "\n")
@@ -366,7 +364,12 @@ def _coordinate(plan: str, data: str, address: str, nodes: list[str]) -> None:
         more["distribution"] = partial(trees.TreeDistribution, tree=tree)
         more["aggregation"] = partial(trees.TreeAggregation, tree=tree)
     host = address.rpartition(":")[0]
-    service = Served(Path(data), address, nodes, (host,), **more)
+    service = None
+    while service is None:  # nodes that call it may hold its port for a moment
+        try:
+            service = Served(Path(data), address, nodes, (host,), **more)
+        except InternalError:
+            time.sleep(0.05)
     sys.stdout.write(json.dumps({"coordinator": service.address}) + "\n")
     sys.stdout.flush()
     service.run()
