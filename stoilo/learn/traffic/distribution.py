@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
 
-from stoilo.learn.traffic.links import LinkMatrix, Node, Term
+from stoilo.learn.traffic.links import Fault, LinkMatrix, Node, Term
 
 P_MAX = 0.9  # share of choices by rate once all links are known; the rest explores
 LEASE_S = 60.0
+AT_FAULT: tuple[Fault, ...] = ("bytes", "stalled")  # whoever is does not send
 TRIES = 5  # transfers to a node that failed, after which it goes without
 
 
@@ -143,9 +144,9 @@ class Distribution:
             self.links.hear(transfer, pair, self.size, elapsed_s=elapsed_s, **said)
 
     def _may_send(self, node: Node) -> bool:
-        return node in self.holders and not self.links.is_named(
-            node, "bytes", "stalled"
-        )
+        """Say whether a node is to send; one at fault only where all who could are."""
+        able = [n for n in self.holders if not self.links.is_named(n, *AT_FAULT)]
+        return node in (able or self.holders)
 
     def _choose(self, sender: Node) -> Node | None:
         """Return the next receiver: the fastest known, or now and then an unknown one."""
@@ -159,21 +160,13 @@ class Distribution:
         return self._random.choice([n for n in left if n not in known] or left)
 
     def _candidates(self, sender: Node) -> list[Node]:
-        taken = {transfer.receiver for transfer in self.open}
-        return [
-            node
-            for node in self.nodes
-            if node not in self.holders
-            and node not in self.out
-            and node not in taken
-            and self._may_pair(sender, node)
-        ]
-
-    def _may_pair(self, sender: Node, receiver: Node) -> bool:
-        """Say whether to try: again after a failure only where nobody else could."""
-        failed = self._failed.get(receiver, ())
-        others = (n for n in self.holders if self._may_send(n) and n not in failed)
-        return sender not in failed or not any(others)
+        """Return whom a node may serve: where it failed, only if nobody else could."""
+        taken = {*self.holders, *self.out, *(one.receiver for one in self.open)}
+        free = [node for node in self.nodes if node not in taken]
+        failed = {node: self._failed.get(node, ()) for node in free}
+        new = [node for node in free if sender not in failed[node]]
+        able = [node for node in self.holders if self._may_send(node)]
+        return new or [n for n in free if all(one in failed[n] for one in able)]
 
     def received(
         self, transfer: Transfer, seconds: float, digest: str, now: float
@@ -220,8 +213,8 @@ class Distribution:
         failed.append(sender)
         if fault:
             self.links.dispute(sender, receiver, "bytes" if wrong else "stalled")
-        is_named = self.links.is_named(receiver, "bytes", "stalled")
-        if is_named or len(failed) >= TRIES:
+        is_named = self.links.is_named(receiver, *AT_FAULT)
+        if len(failed) >= TRIES or (is_named and len(set(failed)) > 1):
             self.out.add(receiver)
 
     def expire(self, now: float) -> list[Transfer]:

@@ -27,17 +27,17 @@ class Flow:
     """Bytes on their way.
 
     Attributes:
+        what: whose ends the flow has.
         left: bytes.
         then: called at its end.
-        since: s, when it was asked for.
+        begun: the first byte is on its way.
         rate: bytes/s, now.
     """
 
-    sender: Node
-    receiver: Node
+    what: Transfer | Order
     left: float
     then: Then
-    since: float
+    begun: bool = False
     rate: float = 0.0
 
 
@@ -61,22 +61,20 @@ class Network:
         """Call something when the clock gets there."""
         heapq.heappush(self._later, (time, next(self._numbers), then))
 
-    def send(self, sender: Node, receiver: Node, size: float, then: Then) -> Flow:
+    def send(self, what: Transfer | Order, size: float, then: Then) -> None:
         """Begin a flow; `then` is called when its last byte is there."""
-        flow = Flow(sender, receiver, size, then, self.now)
+        flow = Flow(what, size, then)
+        self.flows.append(flow)
 
         def begin() -> None:
-            self.flows.append(flow)
+            flow.begun = True
             self.share()
 
         self.at(self.now + self.latency_s, begin)
-        return flow
 
-    def stop(self, *nodes: Node) -> None:
-        """End the flows of some nodes where they are; nothing is called."""
-        self.flows = [
-            f for f in self.flows if not {f.sender, f.receiver}.intersection(nodes)
-        ]
+    def stop(self, ends: Callable[[Transfer | Order], bool]) -> None:
+        """End the flows of what is named where they are, and call nothing."""
+        self.flows = [flow for flow in self.flows if not ends(flow.what)]
         self.share()
 
     def change(
@@ -93,11 +91,12 @@ class Network:
         """Set all rates: fill evenly until a line is full, fix its flows, go on."""
         room: dict[object, float] = {}
         users: dict[object, list[Flow]] = {}
-        for flow in self.flows:
+        flowing = [flow for flow in self.flows if flow.begun]
+        for flow in flowing:
             for line, capacity in self._lines(flow):
                 room[line] = capacity
                 users.setdefault(line, []).append(flow)
-        open_flows = dict.fromkeys(self.flows)
+        open_flows = dict.fromkeys(flowing)
         count = {line: len(flows) for line, flows in users.items()}
         while open_flows:
             tight = min(count, key=lambda line: room[line] / count[line])
@@ -113,7 +112,7 @@ class Network:
 
     def _lines(self, flow: Flow) -> list[tuple[object, float]]:
         """Return what a flow passes, and how much goes through each, bytes/s."""
-        sender, receiver = flow.sender, flow.receiver
+        sender, receiver = flow.what.sender, flow.what.receiver
         way = (sender, receiver)
         up, down = self.access[sender].up, self.access[receiver].down
         found: list[tuple[object, float]] = [((sender, "up"), up)]
@@ -136,7 +135,7 @@ class Network:
         for flow in self.flows:
             flow.left -= step * flow.rate
         # What is left of a flow after rounding is less than it sends in a nanosecond.
-        ended = [f for f in self.flows if f.left <= 1e-9 * f.rate]
+        ended = [f for f in self.flows if f.begun and f.left <= 1e-9 * f.rate]
         if ended:
             self.flows = [f for f in self.flows if f not in ended]
             self.share()
@@ -181,7 +180,6 @@ class PlayedDistribution:
     ) -> None:
         self.network, self.schedule, self.ways = network, schedule, dict(ways or {})
         self.given: list[Transfer] = []
-        self.wrong: set[Node] = set()  # who sends something else
         for node in list(schedule.holders):
             self._ask(node)
 
@@ -200,9 +198,7 @@ class PlayedDistribution:
         self.network.at(give.until, self._expire)
         if not any(self._way(node).stalls for node in (one.sender, one.receiver)):
             begun, size = self.network.now, self.schedule.size
-            self.network.send(
-                one.sender, one.receiver, size, lambda: self._end(one, begun)
-            )
+            self.network.send(one, size, lambda: self._end(one, begun))
 
     def _way(self, node: Node) -> Ways:
         return self.ways.get(node, HONEST)
@@ -218,7 +214,9 @@ class PlayedDistribution:
         self._ask_all() if digest != self.schedule.version else self._ask(one.receiver)
 
     def _expire(self) -> None:
-        if self.schedule.expire(self.network.now):
+        late = self.schedule.expire(self.network.now)
+        if late:
+            self.network.stop(lambda what: what in late)
             self._ask_all()
 
     def _ask_all(self) -> None:
@@ -227,7 +225,7 @@ class PlayedDistribution:
 
     def kill(self, node: Node) -> None:
         """End a node, with what it holds and sends."""
-        self.network.stop(node)
+        self.network.stop(lambda what: node in (what.sender, what.receiver))
         self.schedule.gone(node, self.network.now)
         self._ask_all()
 
@@ -282,10 +280,8 @@ class PlayedAggregation(Generic[SumT]):
         self.network.at(self.network.now + self.schedule.lease_s, self._expire)
         pair = (order.sender, order.receiver)
         if not any(self.ways.get(node, HONEST).stalls for node in pair):
-            begun = self.network.now
-            self.network.send(
-                *pair, self.schedule.size, lambda: self._end(order, begun)
-            )
+            begun, size = self.network.now, self.schedule.size
+            self.network.send(order, size, lambda: self._end(order, begun))
 
     def _end(self, order: Order, begun: float) -> None:
         took, now = self.network.now - begun, self.network.now
@@ -302,11 +298,17 @@ class PlayedAggregation(Generic[SumT]):
         self._carry_out(new)
 
     def _expire(self) -> None:
-        self._carry_out(self.schedule.expire(self.network.now))
+        new = self.schedule.expire(self.network.now)
+        self.network.stop(self._is_over)
+        self._carry_out(new)
+
+    def _is_over(self, what: Transfer | Order) -> bool:
+        ours = isinstance(what, Order) and what.round == self.schedule.name
+        return ours and what not in self.schedule.open
 
     def kill(self, node: Node) -> None:
         """End a node, with what it holds and sends."""
-        self.network.stop(node)
+        self.network.stop(lambda what: node in (what.sender, what.receiver))
         self._carry_out(self.schedule.gone(node, self.network.now))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -18,7 +18,7 @@ from stoilo.learn.traffic.distribution import Distribution
 from stoilo.learn.traffic.links import Node
 
 Tree: TypeAlias = dict[Node, list[Node]]  # a node's children; leaves may be left out
-MOST_SEARCHED = 7  # nodes beside the root for which the best schedule is found
+MOST_SEARCHED = 12  # nodes beside the root for which the best schedule is found
 
 
 def star(root: Node, nodes: Sequence[Node]) -> Tree:
@@ -108,24 +108,38 @@ def bound_receipts(
     nodes = [access[node] for node in access if node != root]
     ups = sorted((one.up for one in nodes), reverse=True)
     alone = sorted(size / one.down for one in nodes)
-    times: list[float] = []
-    for count, least in enumerate(alone, 1):
-        capacity = access[root].up + sum(ups[: count - 1])
-        spent = sum(up * time for up, time in zip(ups, times, strict=False))
-        senders = [(0.0, size / access[root].up), *((t, size / ups[0]) for t in times)]
-        together = (count * size + spent) / capacity
-        times.append(max(together, _copies(senders, count), least))
-    return times
+
+    def least(times: Sequence[float]) -> float:
+        sent = sum(up * time for up, time in zip(ups, times, strict=False))
+        capacity = access[root].up + sum(ups[: len(times)])
+        return max(alone[len(times)], ((len(times) + 1) * size + sent) / capacity)
+
+    return _relax([(0.0, size / access[root].up)], size / ups[0], len(nodes), least)
 
 
-def _copies(senders: Sequence[tuple[float, float]], count: int) -> float:
-    """Return when so many copies are sent, by senders since when and so long for each."""
-    ends = [(since + each, each) for since, each in senders]
+def _relax(
+    senders: Sequence[tuple[float, float]],
+    each: float,
+    count: int,
+    least: Callable[[Sequence[float]], float],
+) -> list[float]:
+    """Return when so many are served, in a world in which who is served does not matter.
+
+    Args:
+        senders: since when each sends, and how long a copy takes it, s.
+        each: how long a copy takes whoever has been served.
+        count: how many.
+        least: the earliest time of the next, given those before.
+    """
+    ends = [(since + takes, takes) for since, takes in senders]
     heapq.heapify(ends)
-    for _ in range(count - 1):
-        end, each = ends[0]
-        heapq.heapreplace(ends, (end + each, each))
-    return ends[0][0]
+    times: list[float] = []
+    while len(times) < count:
+        end, takes = ends[0]
+        times.append(max(end, least(times)))
+        heapq.heapreplace(ends, (end + takes, takes))
+        heapq.heappush(ends, (times[-1] + each, each))
+    return times
 
 
 def find_best(
@@ -176,12 +190,13 @@ class _Search:
         """Return times before which those left cannot be served."""
         down = max(self.access[node].down for node in left)
         up = max(self.access[node].up for node in left)
+        best = max(up, *(self.access[node].up for _, node in free))
+        alone = sorted(
+            free[0][0] + self.size / min(best, self.access[n].down) for n in left
+        )
         senders = [(t, self.size / min(self.access[n].up, down)) for t, n in free]
-        times: list[float] = []
-        for count in range(1, len(left) + 1):
-            served = [(time, self.size / min(up, down)) for time in times]
-            times.append(_copies([*senders, *served], count))
-        return times
+        each = self.size / min(up, down)
+        return _relax(senders, each, len(left), lambda times: alone[len(times)])
 
     def _visit(
         self,
