@@ -19,11 +19,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Self
+
+import numpy as np
 
 from stoilo.core.errors import InternalError
 from stoilo.learn.store import protocol as p
@@ -37,7 +41,9 @@ __all__ = [
     "Coordinator",
     "Network",
     "Nodes",
+    "Site",
     "find_obstacle",
+    "wait_for",
 ]
 
 _HERE = (sys.executable, "-m", "tests.support.traffic")
@@ -215,11 +221,12 @@ class Network:
     name: str = field(default_factory=lambda: f"st{secrets.token_hex(3)}")
 
     @classmethod
-    def draw(cls, nodes: Sequence[str], seed: int) -> Self:
-        """Return one with the paper's rates, 155 to 455 Mbit/s."""
+    def draw(cls, count: int, seed: int) -> Self:
+        """Return root, n1, n2, … with the paper's rates, 155 to 455 Mbit/s."""
         drawn = random.Random(seed)
+        names = ["root", *(f"n{number}" for number in range(1, count + 1))]
         return cls(
-            {one: (drawn.randint(155, 455), drawn.randint(155, 455)) for one in nodes}
+            {one: (drawn.randint(155, 455), drawn.randint(155, 455)) for one in names}
         )
 
     def __post_init__(self) -> None:
@@ -299,6 +306,84 @@ class Network:
         subprocess.run(
             ["ip", "link", "delete", self.name], check=False, capture_output=True
         )
+
+
+class Site:
+    """Root and nodes of a network under one coordinator; times are those of its record."""
+
+    def __init__(
+        self,
+        folder: Path,
+        network: Network,
+        plan: str = "ours",
+        kinds: Mapping[str, str] | None = None,
+    ) -> None:
+        self.names = list(network.rates)
+        self.coordinator = Coordinator(
+            folder / "coordinator", self.names, plan=plan, host=network.here
+        )
+        self.nodes = Nodes(folder)
+        for name in self.names:
+            kind = (kinds or {}).get(name, "")
+            place = {"host": network.host(name), "namespace": network.namespace(name)}
+            self.nodes.start(name, self.coordinator, kind=kind, **place)
+        wait_for(lambda: len(self.coordinator.show(0).nodes) == len(self.names))
+
+    def spread(
+        self,
+        number: int,
+        size: int,
+        but: Collection[str] = (),
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> float:
+        """Publish a version, wait for all, and return the mean receipt time, s."""
+        agent.give(self.nodes.place("root"), number, os.urandom(size))
+        meanwhile()
+        expected = {*self.names} - {*but}
+        wait_for(lambda: expected <= {*self.holders(number)})
+        return fmean(self.receipts(number, "version").values())
+
+    def holders(self, number: int) -> list[str]:
+        """Return who has a version."""
+        return self.coordinator.show(0).versions.get(number, [])
+
+    def add_up(self, number: int, size: int) -> float:
+        """Sum a vector of each node; return how long the root waited for it, s."""
+        names = self.names[1:]
+
+        def give(index: int) -> None:
+            vector = np.full(size // 8, 1 << index, "<i8").tobytes()
+            agent.give(self.nodes.place(names[index]), number, vector, (names[index],))
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(give, range(len(names))))
+        item, data = agent.collect(self.nodes.place("root"), number, names, 120.0)
+        assert [*item.ids] == sorted(names)
+        assert (np.frombuffer(data, "<i8") == (1 << len(names)) - 1).all()
+        return max(self.receipts(number, "opened").values())
+
+    def receipts(self, number: int, begun: str) -> dict[str, float]:
+        """Return node → s from the beginning to its last receipt."""
+        is_sum = begun == "opened"
+        events = [e for e in self.coordinator.show().events if e.number == number]
+        since = next(e.at for e in events if e.what == begun)
+        sent = [e for e in events if e.what == "sent" and bool(e.ids) == is_sum]
+        return {e.node: e.at - since for e in sent}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.nodes.__exit__()
+        self.coordinator.kill()
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 120.0) -> None:
+    """Wait until a condition holds; fail when it does not in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not in {seconds} s"
+        time.sleep(0.02)
 
 
 def _bucket(device: str, rate: int, verb: str = "add") -> str:

@@ -29,7 +29,7 @@ from typing import Any
 
 import msgspec
 
-from stoilo.core.errors import TrustError
+from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.network import TokenService
 from stoilo.learn.store.place import ShardPlace
@@ -122,7 +122,7 @@ class Coordinator(TokenService):
         self.term = begin_term([], self._name)
         self._lock = threading.RLock()
         self._nodes = dict[str, _Node]()
-        self._versions = dict[int, tuple[w.Item, d.Distribution]]()
+        self._versions = dict[int, d.Distribution]()
         self._rounds = dict[int, a.Aggregation]()
         # round → node → its parts: the last that it made first, its own behind
         self._parts = dict[int, dict[str, list[w.Item]]]()
@@ -153,7 +153,7 @@ class Coordinator(TokenService):
                 {one.name: one.place.shard for one in self._nodes.values()},
                 [(*pair, rate) for pair, rate in self._links.rates().items()],
                 {name: [*why] for name, why in self._links.named().items()},
-                {number: [*one.holders] for number, (_, one) in self._versions.items()},
+                {number: [*one.holders] for number, one in self._versions.items()},
                 {number: sorted(one.arrived) for number, one in self._rounds.items()},
                 [*self.log.newest][-min(events, _SHOWN) :] if events > 0 else [],
             )
@@ -173,8 +173,8 @@ class Coordinator(TokenService):
             while self._nodes.get(name) is node:
                 self._take(node, w.receive(stream, w.Report))
                 p.send_frame(stream, w.DONE)
-        except (ConnectionError, TrustError) as error:
-            why = str(error) or "hung up"
+        except (ConnectionError, TrustError):
+            why = "hung up"
             raise
         finally:
             with self._lock:
@@ -196,7 +196,7 @@ class Coordinator(TokenService):
         self._nodes[node.name] = node
         self.log.note("joined", node.name)
         node.orders.put(w.Lead(self.term))
-        for _, one in self._versions.values():
+        for one in self._versions.values():
             one.restore(node.name, time.monotonic(), has=False)
         # The largest sum last: that is the one to go on from.
         for item in sorted(hello.items, key=lambda one: len(one.ids)):
@@ -208,12 +208,12 @@ class Coordinator(TokenService):
     def _leave(self, node: _Node, why: str) -> None:
         del self._nodes[node.name]
         self.log.note("left", node.name, why=why)
-        for _, one in self._versions.values():
+        for one in self._versions.values():
             one.gone(node.name, time.monotonic())
         for parts in self._parts.values():
             parts.pop(node.name, None)
         for number, summed in self._rounds.items():
-            self._send_sums(number, summed.gone(node.name, time.monotonic()))
+            self._send_sums(summed.gone(node.name, time.monotonic()), number)
         self._give()
 
     def _take(self, node: _Node, report: w.Report) -> None:
@@ -244,52 +244,56 @@ class Coordinator(TokenService):
         now = time.monotonic()
         seconds = report.seconds or now - order.since  # 0: it was there already
         self._note("sent", order, seconds=seconds)
-        if isinstance(order.transfer, a.Order):
-            parts = self._keep_part(name, item)
-            if (one := self._rounds.get(item.number)) is not None:
-                done = one.finished(order.transfer, seconds, parts, now)
-                self._send_sums(item.number, done)
-        elif (known := self._versions.get(item.number)) is not None:
-            known[1].received(order.transfer, seconds, item.digest, now)
+        parts = self._keep_part(name, item) if item.ids else []
+        match self._find(item), order.transfer:
+            case d.Distribution() as one, d.Transfer() as transfer:
+                one.received(transfer, seconds, item.digest, now)
+            case a.Aggregation() as one, a.Order() as transfer:
+                self._send_sums(
+                    one.finished(transfer, seconds, parts, now), item.number
+                )
+
+    def _find(self, item: w.Item) -> d.Distribution | a.Aggregation | None:
+        """Return what an item is part of, as long as that is going on."""
+        return (self._rounds if item.ids else self._versions).get(item.number)
 
     def _hold(self, name: str, item: w.Item) -> None:
         """Note what a node has without an order of ours."""
         now = time.monotonic()
         if item.ids:
             parts = self._keep_part(name, item)
-            if (one := self._rounds.get(item.number)) is not None:
-                one.size = item.size
-                self._send_sums(item.number, one.ready(name, parts, now))
+            if (summed := self._rounds.get(item.number)) is not None:
+                summed.size, summed.lease_s = item.size, _lease_s(item.size)
+                self._send_sums(summed.ready(name, parts, now), item.number)
             return
-        known, spread = self._versions.get(item.number) or self._begin(name, item)
-        if known != item:
+        if (one := self._versions.get(item.number)) is None:
+            if len(self._versions) == KEPT_VERSIONS and item.number < min(
+                self._versions
+            ):
+                return
+            one = self._begin(name, item)
+        if (one.version, one.size) != (item.digest, item.size):
             self.log.note("failed", name, item.number, why="has another such version")
             return
-        begun = [(t, since) for t, since in spread.open.items() if t.receiver == name]
+        begun = [(t, since) for t, since in one.open.items() if t.receiver == name]
         for transfer, since in begun:  # ordered by somebody else as well
-            spread.received(transfer, now - since, item.digest, now)
-        spread.restore(name, now, has=True)
+            one.received(transfer, now - since, item.digest, now)
+        one.restore(name, now, has=True)
 
-    def _begin(self, name: str, item: w.Item) -> tuple[w.Item, d.Distribution]:
+    def _begin(self, name: str, item: w.Item) -> d.Distribution:
         """Return a version that begins at a node, in the place of the oldest."""
         self._begun["version"] += 1
         self.log.note("version", name, item.number, size=item.size)
-        nodes, count = list(self._nodes), self._begun["version"]
-        one = self._distribution(
-            item.digest,
-            item.size,
-            name,
-            nodes,
-            self._links,
+        one = self._versions[item.number] = self._distribution(
+            *(item.digest, item.size, name, list(self._nodes), self._links),
             random.SystemRandom(),
             term=self.term,
-            iteration=count,
+            iteration=self._begun["version"],
             lease_s=_lease_s(item.size),
         )
-        self._versions[item.number] = item, one
         for old in sorted(self._versions)[:-KEPT_VERSIONS]:
             del self._versions[old]
-        return item, one
+        return one
 
     def _keep_part(self, name: str, item: w.Item) -> list[a.Ids]:
         """Note a part of a round, and return what its node can send."""
@@ -312,18 +316,14 @@ class Coordinator(TokenService):
             here = self._parts.setdefault(number, {})
             size = max((i.size for held in here.values() for i in held), default=0)
             one = self._rounds[number] = self._aggregation(
-                str(number),
-                size,
-                root,
-                ids,
-                self._links,
+                *(str(number), size, root, ids, self._links),
                 term=self.term,
                 iteration=self._begun["round"],
                 lease_s=_lease_s(size),
             )
             for name in {root: (), **here}:
                 parts = [frozenset(i.ids) for i in here.get(name, [])]
-                self._send_sums(number, one.ready(name, parts, time.monotonic()))
+                self._send_sums(one.ready(name, parts, time.monotonic()), number)
 
     def _close_round(self, number: int) -> None:
         one = self._rounds.pop(number, None)
@@ -340,40 +340,41 @@ class Coordinator(TokenService):
         order = self._orders.get(report.transfer)
         if order is None or order.transfer.sender != name:
             return
-        number, seconds = order.item.number, report.seconds
-        if isinstance(order.transfer, a.Order):
-            if (one := self._rounds.get(number)) is not None:
-                one.sent(order.transfer, seconds)
-        elif (known := self._versions.get(number)) is not None:
-            said = d.Sent(order.transfer, seconds)
-            known[1].ask(name, time.monotonic(), said)
+        match self._find(order.item), order.transfer:
+            case d.Distribution() as one, d.Transfer() as transfer:
+                one.ask(name, time.monotonic(), d.Sent(transfer, report.seconds))
+            case a.Aggregation() as one, a.Order() as transfer:
+                one.sent(transfer, report.seconds)
 
     def _failed(self, name: str, report: w.Failed) -> None:
-        order, now = self._orders.get(report.transfer), time.monotonic()
+        order, now, fault = (
+            self._orders.get(report.transfer),
+            time.monotonic(),
+            report.fault,
+        )
         if order is None or order.transfer.receiver != name:
             return
         self._note("failed", order, why=report.why)
-        number, transfer = order.item.number, order.transfer
-        if isinstance(transfer, d.Transfer):
-            if (known := self._versions.get(number)) is not None:
-                fault = report.fault in {"bytes", "stalled"}
-                known[1].lost(transfer, now, fault=fault, wrong=report.fault == "bytes")
-        elif (one := self._rounds.get(number)) is not None:
-            if report.fault == "bytes":
-                self._links.dispute(transfer.sender, name, "bytes")
-            if report.fault == "refused":
-                parts = one.parts.get(name, [])
-                self._send_sums(number, one.refused(name, transfer, parts, now))
-            else:
-                fault = report.fault == "stalled"
-                self._send_sums(number, one.lost(transfer, now, fault=fault))
+        match self._find(order.item), order.transfer:
+            case d.Distribution() as one, d.Transfer() as transfer:
+                is_theirs = fault in {"bytes", "stalled"}
+                one.lost(transfer, now, fault=is_theirs, wrong=fault == "bytes")
+            case a.Aggregation() as one, a.Order() as transfer:
+                if fault == "bytes":
+                    self._links.dispute(transfer.sender, name, "bytes")
+                if fault == "refused":
+                    again = one.refused(name, transfer, one.parts.get(name, []), now)
+                else:
+                    again = one.lost(transfer, now, fault=fault == "stalled")
+                self._send_sums(again, order.item.number)
 
     # Orders
 
     def _give(self) -> None:
         """Order whatever can be fetched now, and note who is newly held at fault."""
         now = time.monotonic()
-        for item, one in self._versions.values():
+        for number, one in self._versions.items():
+            item = w.Item(number, one.version, one.size)
             for name in [name for name in one.holders if name in self._nodes]:
                 while isinstance(reply := one.ask(name, now), d.Give):
                     if reply.transfer in self._given:
@@ -387,7 +388,7 @@ class Coordinator(TokenService):
                 self.log.note("named", name, why=", ".join(why))
         self._named = named
 
-    def _send_sums(self, number: int, orders: Iterable[a.Order]) -> None:
+    def _send_sums(self, orders: Iterable[a.Order], number: int) -> None:
         here = self._parts.get(number, {})
         for order in orders:
             ids, own = tuple(sorted(order.part)), (order.receiver,)
@@ -429,16 +430,32 @@ class Coordinator(TokenService):
 
     def _expire(self, now: float) -> None:
         late = set[Transfer]()
-        for _, spread in self._versions.values():
+        for spread in self._versions.values():
             late |= {*spread.expire(now)}
         for number, one in self._rounds.items():
             before = {*one.open}
             new = one.expire(now)
             late |= before.difference(one.open)
-            self._send_sums(number, new)
+            self._send_sums(new, number)
         for order in [one for one in self._orders.values() if one.transfer in late]:
             self._note("failed", order, why="the lease has run out")
 
 
 def _lease_s(size: int) -> float:
     return _LEAST_LEASE_S + size / SLOWEST
+
+
+def read_record(place: ShardPlace, events: int) -> w.Record:
+    """Return what a coordinator's operator sees.
+
+    Raises:
+        UnreachableError: ``STO-C050``, it does not answer.
+    """
+    try:
+        with place.connect(w.STALL_S) as stream:
+            p.send_frame(stream, w.Show(events))
+            record: w.Record = w.receive(stream, w.Record)
+    except OSError as error:
+        why = f"no coordinator answers at {place.shard}: {type(error).__name__}"
+        raise UnreachableError("STO-C050", why) from None
+    return record

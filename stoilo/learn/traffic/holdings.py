@@ -43,14 +43,10 @@ class Holdings:
             elif path.suffix == ".draft":
                 path.unlink()
 
-    def list(self, number: int | None = None, *, sums: bool = True) -> list[w.Item]:
-        """Return what is held, versions and (unless `sums` is false) sums, in order."""
+    def list(self, number: int | None = None) -> list[w.Item]:
+        """Return what is held, of a number or at all, in order."""
         with self._lock:
-            found = [
-                one
-                for one in self._items
-                if (sums or not one.ids) and number in {None, one.number}
-            ]
+            found = [one for one in self._items if number in {None, one.number}]
         return sorted(found, key=lambda one: (one.number, one.ids, one.digest))
 
     def __contains__(self, item: object) -> bool:
