@@ -10,9 +10,9 @@ import click
 from stoilo.cli.learn import harden, serve
 from stoilo.cli.output import FILE, FOLDER, JSON, render_day, render_table, say
 from stoilo.learn.store.place import read_place
-from stoilo.learn.traffic import wire as w
 from stoilo.learn.traffic.agent import Agent
-from stoilo.learn.traffic.coordinator import Coordinator, read_record
+from stoilo.learn.traffic.coordinator import Coordinator
+from stoilo.learn.traffic.record import Event, Record, read_record
 
 _MB, _MBIT = 1e6, 125_000
 _NAMES = click.option(
@@ -98,7 +98,7 @@ def traffic(connection: Path, events: int, *, as_json: bool) -> None:
     say(record, _render(record), as_json=as_json)
 
 
-def _render(record: w.Record) -> str:
+def _render(record: Record) -> str:
     """Return tables of nodes, of rates, and of what happened, in order."""
     sent = [event for event in record.events if event.what == "sent"]
     nodes = [("node", "address", "versions", "got_MB", "sent_MB", "at_fault")]
@@ -116,7 +116,7 @@ def _render(record: w.Record) -> str:
     return "\n\n".join(render_table(table) for table in tables)
 
 
-def _list_events(events: list[w.Event]) -> Sequence[tuple[str, ...]]:
+def _list_events(events: list[Event]) -> Sequence[tuple[str, ...]]:
     rows = [
         ("time", "what", "number", "node", "from", "ids", "MB", "s", "Mbit/s", "why")
     ]

@@ -30,9 +30,9 @@ from typing import Any, Self
 import numpy as np
 
 from stoilo.core.errors import InternalError
-from stoilo.learn.store import protocol as p
 from stoilo.learn.store.place import ShardPlace, read_place
 from stoilo.learn.traffic import agent, holdings, trees, wire
+from stoilo.learn.traffic.record import Record, read_record
 
 __all__ = [
     "FORGED",
@@ -188,12 +188,9 @@ class Coordinator:
         """What opens it for an operator."""
         return read_place(self.folder / "connection.json")
 
-    def show(self, events: int = 4096) -> wire.Record:
+    def show(self, events: int = 4096) -> Record:
         """Return its record."""
-        with self.place.connect(30.0) as stream:
-            p.send_frame(stream, wire.Show(events))
-            record: wire.Record = wire.receive(stream, wire.Record)
-        return record
+        return read_record(self.place, events)
 
     def kill(self) -> None:
         """``kill -9``, and wait for the end."""

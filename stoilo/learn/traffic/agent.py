@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal
 
 from stoilo.core.digests import content_digest
-from stoilo.core.errors import StoiloError, UnreachableError
+from stoilo.core.errors import StoiloError, UnreachableError, UsageError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.network import TokenService
 from stoilo.learn.store.place import ShardPlace
@@ -211,22 +211,20 @@ class Agent(TokenService):
                     del self._rounds[old]
             self.tell(w.Opened(asked.number, asked.ids))
         with self._changed:
-            while (
-                not (best := self._best(asked.number, wanted))
-                or set(best.ids) != wanted
-            ):
+            best = self._best(asked.number, wanted)
+            while best is None or wanted.difference(best.ids):
                 if (left := end - time.monotonic()) <= 0:
                     break
                 self._changed.wait(left)
+                best = self._best(asked.number, wanted)
         if best is None:
-            raise UnreachableError(
-                "STO-T037", f"nothing of {asked.number} came in time"
-            )
+            why = f"nothing of {asked.number} came in time"
+            raise UnreachableError("STO-T037", why)
         with self.holdings.open(best) as file:
             p.send_frame(stream, w.Give(best))
             w.send_bytes(stream, file)
             w.receive(stream, p.Answer)
-        if wanted and set(best.ids) == wanted:
+        if wanted and not wanted.difference(best.ids):
             with self._changed:
                 self._rounds.pop(asked.number, None)
             self.tell(w.Opened(asked.number, []))
@@ -303,9 +301,10 @@ def _find_fault(error: Exception) -> Literal["", "bytes", "stalled", "refused"]:
     """Say which of the two ends a failure speaks against."""
     if isinstance(error, TimeoutError):
         return "stalled"
-    if isinstance(error, StoiloError):
-        return "bytes" if error.code == "STO-L141" else "refused"
-    return ""
+    if isinstance(error, UsageError):
+        return "refused"
+    is_forged = isinstance(error, StoiloError) and error.code == "STO-L141"
+    return "bytes" if is_forged else ""
 
 
 def give(

@@ -2,7 +2,7 @@
 
 DIR/connection.json   0600: opens it for an operator (`stoilo learn traffic`)
 DIR/nodes/NAME.json   0600: for the node of that name, and for no other
-DIR/record.jsonl      what happened, one `wire.Event` a line; the older half in record.1.jsonl
+DIR/record.jsonl      what happened, one `record.Event` a line; the older half in record.1.jsonl
 DIR/tls/              certificate of the port
 
 It never touches a model's bytes, and all that it knows of nodes is what they tell it: killed
@@ -20,16 +20,15 @@ import secrets
 import socket
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from stoilo.core.errors import TrustError, UnreachableError
+from stoilo.core.background import Repeater
+from stoilo.core.errors import TrustError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.network import TokenService
 from stoilo.learn.store.place import ShardPlace
@@ -38,12 +37,11 @@ from stoilo.learn.traffic import distribution as d
 from stoilo.learn.traffic import wire as w
 from stoilo.learn.traffic.holdings import KEPT_ROUNDS, KEPT_VERSIONS
 from stoilo.learn.traffic.links import LinkMatrix, begin_term
+from stoilo.learn.traffic.record import SHOWN, Log, Record
 
 SLOWEST = 250_000  # bytes/s: a transfer that is slower loses its lease
 _LEAST_LEASE_S = 15.0
 _TICK_S = 0.2
-_RECORD_BYTES = 32 << 20  # of a file of the record
-_SHOWN = 4096  # events at most
 _KEPT_ORDERS = 4096
 Transfer = d.Transfer | a.Order
 
@@ -70,24 +68,6 @@ class _Order:
         fetched = self.item
         is_in = {*fetched.ids} < {*item.ids} and fetched.number == item.number
         return name == self.transfer.receiver and (item == fetched or is_in)
-
-
-class Log:
-    """The coordinator's own record: a file, and the newest of it in memory."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self.newest = path, deque[w.Event](maxlen=_SHOWN)
-
-    def note(self, what: str, node: str, number: int = -1, **more: Any) -> None:  # noqa: ANN401 - fields of an event
-        """Write an event down; a full disk is no reason to stop the traffic."""
-        event = w.Event(time.time(), what, node, number, **more)
-        self.newest.append(event)
-        with suppress(OSError):
-            with self._path.open("ab") as file:
-                file.write(msgspec.json.encode(event) + b"\n")
-                is_full = file.tell() > _RECORD_BYTES
-            if is_full:
-                self._path.replace(self._path.with_suffix(".1.jsonl"))
 
 
 class Coordinator(TokenService):
@@ -130,9 +110,9 @@ class Coordinator(TokenService):
         self._given = set[Transfer]()
         self._serial = itertools.count()
         self._begun = Counter[str]()  # versions and rounds, by which rates grow old
-        self._named = dict[str, list[str]]()
+        self._named = self._links.named()
         self.log = Log(data / "record.jsonl")
-        threading.Thread(target=self._watch, daemon=True).start()
+        Repeater("leases", [self._expire], _TICK_S).start()
 
     def talk(self, stream: socket.socket, owner: str) -> None:
         """Hear a node, give it orders, or show the record to an operator."""
@@ -145,17 +125,17 @@ class Coordinator(TokenService):
             case w.Listen():
                 self._speak(stream, owner)
 
-    def show(self, events: int) -> w.Record:
+    def show(self, events: int) -> Record:
         """Return what an operator sees, with so many of the newest events."""
         with self._lock:
-            return w.Record(
+            return Record(
                 self.term,
                 {one.name: one.place.shard for one in self._nodes.values()},
                 [(*pair, rate) for pair, rate in self._links.rates().items()],
-                {name: [*why] for name, why in self._links.named().items()},
+                self._links.named(),
                 {number: [*one.holders] for number, one in self._versions.items()},
                 {number: sorted(one.arrived) for number, one in self._rounds.items()},
-                [*self.log.newest][-min(events, _SHOWN) :] if events > 0 else [],
+                [*self.log.newest][-min(events, SHOWN) :] if events > 0 else [],
             )
 
     def _hear(self, stream: socket.socket, name: str, hello: w.Hello) -> None:
@@ -234,8 +214,6 @@ class Coordinator(TokenService):
                     self._leave(node, "has a later coordinator")
             self._give()
 
-    # What a node has
-
     def _received(self, name: str, report: w.Has) -> None:
         order, item = self._orders.get(report.transfer), report.item
         if order is None or not order.fits(name, item):
@@ -249,9 +227,8 @@ class Coordinator(TokenService):
             case d.Distribution() as one, d.Transfer() as transfer:
                 one.received(transfer, seconds, item.digest, now)
             case a.Aggregation() as one, a.Order() as transfer:
-                self._send_sums(
-                    one.finished(transfer, seconds, parts, now), item.number
-                )
+                again = one.finished(transfer, seconds, parts, now)
+                self._send_sums(again, item.number)
 
     def _find(self, item: w.Item) -> d.Distribution | a.Aggregation | None:
         """Return what an item is part of, as long as that is going on."""
@@ -266,12 +243,10 @@ class Coordinator(TokenService):
                 summed.size, summed.lease_s = item.size, _lease_s(item.size)
                 self._send_sums(summed.ready(name, parts, now), item.number)
             return
-        if (one := self._versions.get(item.number)) is None:
-            if len(self._versions) == KEPT_VERSIONS and item.number < min(
-                self._versions
-            ):
-                return
-            one = self._begin(name, item)
+        newest = sorted({item.number, *self._versions})[-KEPT_VERSIONS:]
+        if item.number not in newest:
+            return
+        one = self._versions.get(item.number) or self._begin(name, item)
         if (one.version, one.size) != (item.digest, item.size):
             self.log.note("failed", name, item.number, why="has another such version")
             return
@@ -308,9 +283,11 @@ class Coordinator(TokenService):
     def _open_round(self, root: str, number: int, ids: Sequence[str]) -> None:
         """Begin to add a round up at a node, or end it where nothing is waited for."""
         one = self._rounds.get(number)
-        if not ids or (one is not None and one.root != root):
+        if one is not None and one.root != root and one.root in self._nodes:
+            return  # it is another's to open and to close
+        if not ids:
             self._close_round(number)
-        if ids and number not in self._rounds:
+        elif one is None or one.root != root:
             self._begun["round"] += 1
             self.log.note("opened", root, number)
             here = self._parts.setdefault(number, {})
@@ -324,6 +301,8 @@ class Coordinator(TokenService):
             for name in {root: (), **here}:
                 parts = [frozenset(i.ids) for i in here.get(name, [])]
                 self._send_sums(one.ready(name, parts, time.monotonic()), number)
+            for old in sorted(self._rounds)[:-KEPT_ROUNDS]:
+                self._close_round(old)
 
     def _close_round(self, number: int) -> None:
         one = self._rounds.pop(number, None)
@@ -332,8 +311,6 @@ class Coordinator(TokenService):
             self.log.note("collected", one.root, number)
             for node in self._nodes.values():
                 node.orders.put(w.Drop(self.term, number))
-
-    # What came of an order
 
     def _sent(self, name: str, report: w.Sent) -> None:
         """Let the sender's own measure count, too."""
@@ -347,11 +324,8 @@ class Coordinator(TokenService):
                 one.sent(transfer, report.seconds)
 
     def _failed(self, name: str, report: w.Failed) -> None:
-        order, now, fault = (
-            self._orders.get(report.transfer),
-            time.monotonic(),
-            report.fault,
-        )
+        order, now = self._orders.get(report.transfer), time.monotonic()
+        fault = report.fault
         if order is None or order.transfer.receiver != name:
             return
         self._note("failed", order, why=report.why)
@@ -368,8 +342,6 @@ class Coordinator(TokenService):
                     again = one.lost(transfer, now, fault=fault == "stalled")
                 self._send_sums(again, order.item.number)
 
-    # Orders
-
     def _give(self) -> None:
         """Order whatever can be fetched now, and note who is newly held at fault."""
         now = time.monotonic()
@@ -380,13 +352,10 @@ class Coordinator(TokenService):
                     if reply.transfer in self._given:
                         break
                     self._order(reply.transfer, item)
-        named: dict[str, list[str]] = {
-            name: [*why] for name, why in self._links.named().items()
-        }
-        for name, why in named.items():
-            if why != self._named.get(name):
+        before, self._named = self._named, self._links.named()
+        for name, why in self._named.items():
+            if why != before.get(name):
                 self.log.note("named", name, why=", ".join(why))
-        self._named = named
 
     def _send_sums(self, orders: Iterable[a.Order], number: int) -> None:
         here = self._parts.get(number, {})
@@ -406,13 +375,9 @@ class Coordinator(TokenService):
         self._given.add(transfer)
         if len(self._orders) > _KEPT_ORDERS:
             self._given.discard(self._orders.pop(next(iter(self._orders))).transfer)
-        sender = self._nodes.get(transfer.sender)
-        receiver = self._nodes.get(transfer.receiver)
-        if sender is not None and receiver is not None:
-            lease_s = _lease_s(item.size)
-            receiver.orders.put(
-                w.Get(self.term, name, item, sender.place, lease_s, base)
-            )
+        here, lease_s = self._nodes, _lease_s(item.size)
+        if (to := here.get(transfer.receiver)) and (of := here.get(transfer.sender)):
+            to.orders.put(w.Get(self.term, name, item, of.place, lease_s, base))
 
     def _note(self, what: str, order: _Order, **more: Any) -> None:  # noqa: ANN401 - as `Log.note`
         """Note what came of an order."""
@@ -420,42 +385,21 @@ class Coordinator(TokenService):
         more |= {"sender": of.sender, "size": item.size, "ids": item.ids}
         self.log.note(what, of.receiver, item.number, **more)
 
-    def _watch(self) -> None:
-        """End leases that have run out, as long as the coordinator lives."""
-        while not self._is_closed:
-            time.sleep(_TICK_S)
-            with self._lock:
-                self._expire(time.monotonic())
-                self._give()
-
-    def _expire(self, now: float) -> None:
-        late = set[Transfer]()
-        for spread in self._versions.values():
-            late |= {*spread.expire(now)}
-        for number, one in self._rounds.items():
-            before = {*one.open}
-            new = one.expire(now)
-            late |= before.difference(one.open)
-            self._send_sums(new, number)
-        for order in [one for one in self._orders.values() if one.transfer in late]:
-            self._note("failed", order, why="the lease has run out")
+    def _expire(self) -> int:
+        """End the leases that have run out, order anew, and return how many they were."""
+        with self._lock:
+            now, late = time.monotonic(), set[Transfer]()
+            for spread in self._versions.values():
+                late.update(spread.expire(now))
+            for number, one in self._rounds.items():
+                before = {*one.open}
+                self._send_sums(one.expire(now), number)
+                late |= before.difference(one.open)
+            for order in [o for o in self._orders.values() if o.transfer in late]:
+                self._note("failed", order, why="the lease has run out")
+            self._give()
+            return len(late)
 
 
 def _lease_s(size: int) -> float:
     return _LEAST_LEASE_S + size / SLOWEST
-
-
-def read_record(place: ShardPlace, events: int) -> w.Record:
-    """Return what a coordinator's operator sees.
-
-    Raises:
-        UnreachableError: ``STO-C050``, it does not answer.
-    """
-    try:
-        with place.connect(w.STALL_S) as stream:
-            p.send_frame(stream, w.Show(events))
-            record: w.Record = w.receive(stream, w.Record)
-    except OSError as error:
-        why = f"no coordinator answers at {place.shard}: {type(error).__name__}"
-        raise UnreachableError("STO-C050", why) from None
-    return record

@@ -70,9 +70,8 @@ class Holdings:
         """Hold the sum of two parts, too, and return it.
 
         Raises:
-            TrustError: ``STO-T038``, they have a contribution in common, or are of
-                different rounds or lengths: nothing may count twice.
-            UsageError: ``STO-T040``, the sum does not fit its numbers.
+            UsageError: ``STO-T040``, they have a contribution in common (nothing may count
+                twice), are of different rounds or lengths, or their sum does not fit.
         """
         ids = tuple(sorted({*first.ids, *second.ids}))
         if (
@@ -80,7 +79,7 @@ class Holdings:
             or not (first.ids and second.ids)
             or (first.number, first.size) != (second.number, second.size)
         ):
-            raise TrustError("STO-T038", "parts with something in common are not added")
+            raise UsageError("STO-T040", "parts with something in common are not added")
         with self.open(first) as one, self.open(second) as other:
             left, right = (np.frombuffer(f.read(), WORD) for f in (one, other))
         total = left + right

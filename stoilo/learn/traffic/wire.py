@@ -159,46 +159,18 @@ class Show(msgspec.Struct, frozen=True, tag="show"):
     events: int = 200
 
 
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line of a coordinator's record."""
-
-    at: float  # s since 1970, the coordinator's clock
-    # joined, left, version (begun at `node`), opened (a round, by its root), sent (`node`
-    # from `sender`), collected, failed, named (`why`: of what)
-    what: str
-    node: str
-    number: int = -1  # of the version or round
-    sender: str = ""
-    size: int = 0  # bytes
-    seconds: float = 0.0  # that the transfer took by the coordinator's clock
-    why: str = ""
-    ids: tuple[str, ...] = ()  # of a part of a round
-
-
-class Record(msgspec.Struct, frozen=True, tag="record"):
-    """What an operator sees."""
-
-    term: Term
-    nodes: dict[str, str]  # who is there, and where
-    rates: list[tuple[str, str, float]]  # from, to, bytes/s: what is not forgotten
-    named: dict[str, list[str]]  # who is held to be at fault, and of what
-    versions: dict[int, list[str]]  # number → who has it, in order of receipt
-    rounds: dict[int, list[str]]  # number → whose contributions the root has
-    events: list[Event]  # newest last
-
-
 Report = Has | Sent | Failed | Opened | Beat
 Order = Get | Drop | Lead
 
 
-def receive(stream: socket.socket, kind: Any) -> Any:  # noqa: ANN401 - of a type or a union, the same
+def receive(stream: socket.socket, kind: Any, most: int = MOST_BYTES) -> Any:  # noqa: ANN401 - of a type or a union, the same
     """Return the next record, raising what `Refused` says; at the end `OSError`.
 
     Raises:
         TrustError: ``STO-T038``, it is no such record.
         UnreachableError: ``STO-T037``, the other side cannot do it.
     """
-    found = p.receive(stream, kind | p.Refused, MOST_BYTES)
+    found = p.receive(stream, kind | p.Refused, most)
     if found is None:
         raise ConnectionResetError
     if isinstance(found, p.Refused):

@@ -68,7 +68,7 @@ def test_parts_that_do_not_fit_are_not_added(holdings, number, values, ids):
         holdings.put(5, numbers(1, 2), ("a",)), holdings.put(5, numbers(3, 4), ("b",))
     )
     other = holdings.put(number, numbers(*values), ids)
-    with pytest.raises(TrustError):
+    with pytest.raises(UsageError, match="in common"):
         holdings.add(both, other)
 
 
