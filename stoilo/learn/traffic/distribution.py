@@ -120,7 +120,7 @@ class Distribution:
         """
         if sent is not None and sent.transfer.sender == node:
             self._hear_sender(sent, now)
-        if self.done or not self._may_send(node):
+        if self.done or node not in self._able():
             return Done() if self.done or node in self.holders else Wait()
         own = [t for t in self.open if t.sender == node and t not in self._sent]
         if len(own) < self.abreast:
@@ -143,10 +143,10 @@ class Distribution:
             pair = (transfer.sender, transfer.receiver)
             self.links.hear(transfer, pair, self.size, elapsed_s=elapsed_s, **said)
 
-    def _may_send(self, node: Node) -> bool:
-        """Say whether a node is to send; one at fault only where all who could are."""
-        able = [n for n in self.holders if not self.links.is_named(n, *AT_FAULT)]
-        return node in (able or self.holders)
+    def _able(self) -> list[Node]:
+        """Return who is to send; those at fault only where all who could are."""
+        honest = [n for n in self.holders if not self.links.is_named(n, *AT_FAULT)]
+        return honest or list(self.holders)
 
     def _choose(self, sender: Node) -> Node | None:
         """Return the next receiver: the fastest known, or now and then an unknown one."""
@@ -163,10 +163,9 @@ class Distribution:
         """Return whom a node may serve: where it failed, only if nobody else could."""
         taken = {*self.holders, *self.out, *(one.receiver for one in self.open)}
         free = [node for node in self.nodes if node not in taken]
-        failed = {node: self._failed.get(node, ()) for node in free}
+        failed = {node: set(self._failed.get(node, ())) for node in free}
         new = [node for node in free if sender not in failed[node]]
-        able = [node for node in self.holders if self._may_send(node)]
-        return new or [n for n in free if all(one in failed[n] for one in able)]
+        return new or [n for n in free if failed[n].issuperset(self._able())]
 
     def received(
         self, transfer: Transfer, seconds: float, digest: str, now: float
