@@ -51,3 +51,12 @@ def field(tmp_path, wait_until):
     made = Field(tmp_path, wait_until)
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory, wait_until):
+    """Root and seven nodes that live as long as a file's tests; numbers are each test's own."""
+    made = Field(tmp_path_factory.mktemp("settled"), wait_until)
+    made.begin(7)
+    yield made
+    made.close()
