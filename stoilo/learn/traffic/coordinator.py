@@ -48,7 +48,7 @@ Transfer = d.Transfer | a.Order
 
 @dataclass(eq=False)
 class _Node:
-    """A node that is there, as it says."""
+    """A node that is there."""
 
     name: str
     place: ShardPlace
@@ -102,7 +102,8 @@ class Coordinator(TokenService):
         self.term = begin_term([], self._name)
         self._lock = threading.RLock()
         self._nodes = dict[str, _Node]()
-        self._versions = dict[int, d.Distribution]()
+        self._versions = dict[int, d.Distribution]()  # each called by its item's key
+        self._items = dict[int, w.Item]()
         self._rounds = dict[int, a.Aggregation]()
         # round → node → its parts: the last that it made first, its own behind
         self._parts = dict[int, dict[str, list[w.Item]]]()
@@ -164,7 +165,7 @@ class Coordinator(TokenService):
     def _speak(self, stream: socket.socket, name: str) -> None:
         """Give a node its orders for as long as it is the same."""
         node = self._nodes.get(name)
-        while node is not None and self._nodes.get(name) is node:
+        while node and self._nodes.get(name) is node:
             order: w.Order = w.Lead(self.term)
             with suppress(queue.Empty):
                 order = node.orders.get(timeout=w.BEAT_S)
@@ -225,7 +226,7 @@ class Coordinator(TokenService):
         parts = self._keep_part(name, item) if item.ids else []
         match self._find(item), order.transfer:
             case d.Distribution() as one, d.Transfer() as transfer:
-                one.received(transfer, seconds, item.digest, now)
+                one.received(transfer, seconds, item.key, now)
             case a.Aggregation() as one, a.Order() as transfer:
                 again = one.finished(transfer, seconds, parts, now)
                 self._send_sums(again, item.number)
@@ -247,27 +248,28 @@ class Coordinator(TokenService):
         if item.number not in newest:
             return
         one = self._versions.get(item.number) or self._begin(name, item)
-        if (one.version, one.size) != (item.digest, item.size):
+        if self._items[item.number] != item:
             self.log.note("failed", name, item.number, why="has another such version")
             return
         begun = [(t, since) for t, since in one.open.items() if t.receiver == name]
         for transfer, since in begun:  # ordered by somebody else as well
-            one.received(transfer, now - since, item.digest, now)
+            one.received(transfer, now - since, item.key, now)
         one.restore(name, now, has=True)
 
     def _begin(self, name: str, item: w.Item) -> d.Distribution:
         """Return a version that begins at a node, in the place of the oldest."""
         self._begun["version"] += 1
         self.log.note("version", name, item.number, size=item.size)
+        self._items[item.number] = item
         one = self._versions[item.number] = self._distribution(
-            *(item.digest, item.size, name, list(self._nodes), self._links),
+            *(item.key, item.size, name, list(self._nodes), self._links),
             random.SystemRandom(),
             term=self.term,
             iteration=self._begun["version"],
             lease_s=_lease_s(item.size),
         )
         for old in sorted(self._versions)[:-KEPT_VERSIONS]:
-            del self._versions[old]
+            del self._versions[old], self._items[old]
         return one
 
     def _keep_part(self, name: str, item: w.Item) -> list[a.Ids]:
@@ -346,12 +348,11 @@ class Coordinator(TokenService):
         """Order whatever can be fetched now, and note who is newly held at fault."""
         now = time.monotonic()
         for number, one in self._versions.items():
-            item = w.Item(number, one.version, one.size)
             for name in [name for name in one.holders if name in self._nodes]:
                 while isinstance(reply := one.ask(name, now), d.Give):
                     if reply.transfer in self._given:
                         break
-                    self._order(reply.transfer, item)
+                    self._order(reply.transfer, self._items[number])
         before, self._named = self._named, self._links.named()
         for name, why in self._named.items():
             if why != before.get(name):
