@@ -48,8 +48,6 @@ Transfer = d.Transfer | a.Order
 
 @dataclass(eq=False)
 class _Node:
-    """A node that is there."""
-
     name: str
     place: ShardPlace
     orders: queue.SimpleQueue[w.Order] = field(default_factory=queue.SimpleQueue)
@@ -57,8 +55,6 @@ class _Node:
 
 @dataclass(frozen=True)
 class _Order:
-    """An order that was given."""
-
     transfer: Transfer
     item: w.Item  # that is fetched
     since: float  # s, monotonic
@@ -77,7 +73,7 @@ class Coordinator(TokenService):
         data: its folder.
         address: where it listens, ``host:port``.
         nodes: names of those who may report.
-        names: more of the machine's, for TLS; the first is how nodes reach it.
+        names: more of the machine's, for TLS.
         distribution: how a version spreads; fixed trees are there to compare with.
         aggregation: how a round is added up.
     """
@@ -119,7 +115,7 @@ class Coordinator(TokenService):
         """Hear a node, give it orders, or show the record to an operator."""
         stream.settimeout(w.SILENCE_S)
         match w.receive(stream, w.Hello | w.Listen if owner else w.Show):
-            case w.Show(events=events):
+            case w.Show(events):
                 p.send_frame(stream, self.show(events))
             case w.Hello() as hello:
                 self._hear(stream, owner, hello)
@@ -148,15 +144,14 @@ class Coordinator(TokenService):
                     raise TrustError("STO-T038", "the node has a later coordinator")
                 self.term = begin_term([hello.term], self._name)
             self._join(node, hello)
-        why = "was silent"
+        why = "hung up"
         try:
             p.send_frame(stream, w.DONE)
             while self._nodes.get(name) is node:
                 self._take(node, w.receive(stream, w.Report))
                 p.send_frame(stream, w.DONE)
-        except (ConnectionError, TrustError):
-            why = "hung up"
-            raise
+        except TimeoutError:
+            why = "was silent"
         finally:
             with self._lock:
                 if self._nodes.get(name) is node:
@@ -359,13 +354,13 @@ class Coordinator(TokenService):
                 self.log.note("named", name, why=", ".join(why))
 
     def _send_sums(self, orders: Iterable[a.Order], number: int) -> None:
-        here = self._parts.get(number, {})
         for order in orders:
-            ids, own = tuple(sorted(order.part)), (order.receiver,)
-            part = [one for one in here.get(order.sender, []) if one.ids == ids]
-            base = [one for one in here.get(order.receiver, []) if one.ids == own]
-            if part:
-                self._order(order, part[0], base[0] if order.afresh else None)
+            here, own = self._parts.get(number, {}), (order.receiver,)
+            base = [i for i in here.get(order.receiver, []) if i.ids == own]
+            onto = base[0] if order.afresh and base else None
+            for part in here.get(order.sender, []):
+                if {*part.ids} == order.part:
+                    self._order(order, part, onto)
 
     def _order(
         self, transfer: Transfer, item: w.Item, base: w.Item | None = None
@@ -381,7 +376,6 @@ class Coordinator(TokenService):
             to.orders.put(w.Get(self.term, name, item, of.place, lease_s, base))
 
     def _note(self, what: str, order: _Order, **more: Any) -> None:  # noqa: ANN401 - as `Log.note`
-        """Note what came of an order."""
         of, item = order.transfer, order.item
         more |= {"sender": of.sender, "size": item.size, "ids": item.ids}
         self.log.note(what, of.receiver, item.number, **more)
