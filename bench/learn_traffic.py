@@ -9,14 +9,15 @@ serve all four. What is measured is the virtual clock: no machine is too slow fo
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from bench.best_schedule import find_best
 from bench.rows import Row
 from stoilo.learn.traffic.aggregation import Aggregation
 from stoilo.learn.traffic.distribution import Distribution
-from stoilo.learn.traffic.links import LinkMatrix, Node
+from stoilo.learn.traffic.links import MEMORY, LinkMatrix, Node
 from stoilo.learn.traffic.simulation import Network, aggregate, distribute
 from stoilo.learn.traffic.trees import (
     Access,
@@ -25,7 +26,6 @@ from stoilo.learn.traffic.trees import (
     TreeDistribution,
     balance,
     bound_receipts,
-    find_best,
     star,
 )
 
@@ -64,9 +64,12 @@ class Times:
 
 
 def time_distribution(
-    access: dict[Node, Access], seed: int, rounds: int = ROUNDS
+    access: dict[Node, Access],
+    seed: int,
+    rounds: int = ROUNDS,
+    memory: int | None = MEMORY,
 ) -> Times:
-    """Return C of each way on one network."""
+    """Return C of each way on one network; `memory` of ours, iterations."""
     workers = [node for node in access if node != "root"]
 
     def fixed(tree: Tree) -> float:
@@ -76,7 +79,7 @@ def time_distribution(
         )  # fmt: skip
         return statistics.fmean(distribute(Network(access), schedule).values())
 
-    links, chance, network = LinkMatrix(), Random(seed), Network(access)  # noqa: S311
+    links, chance, network = LinkMatrix(memory), Random(seed), Network(access)  # noqa: S311
     means = []
     for number in range(rounds):
         schedule = Distribution(
@@ -86,9 +89,7 @@ def time_distribution(
         means.append(statistics.fmean(distribute(network, schedule).values()))
     bound = statistics.fmean(bound_receipts(access, "root", SIZE))
     trees = (fixed(make("root", workers)) for make in (star, balance))
-    return Times(
-        *trees, means[0], statistics.fmean(means[-max(rounds - LEARNT, 1) :]), bound
-    )
+    return Times(*trees, means[0], statistics.fmean(means[LEARNT:] or means), bound)
 
 
 def time_aggregation(access: dict[Node, Access], rounds: int = ROUNDS) -> Times:
@@ -117,9 +118,7 @@ def time_aggregation(access: dict[Node, Access], rounds: int = ROUNDS) -> Times:
     reverse = {node: one.reverse() for node, one in access.items()}
     bound = bound_receipts(reverse, "root", SIZE)[-1]
     trees = (fixed(make("root", workers)) for make in (star, balance))
-    return Times(
-        *trees, means[0], statistics.fmean(means[-max(rounds - LEARNT, 1) :]), bound
-    )
+    return Times(*trees, means[0], statistics.fmean(means[LEARNT:] or means), bound)
 
 
 def average(times: Sequence[Times]) -> Times:
@@ -128,35 +127,44 @@ def average(times: Sequence[Times]) -> Times:
     return Times(*(statistics.fmean(getattr(t, name) for t in times) for name in names))
 
 
-def measure(
-    sizes: Sequence[tuple[int, Sequence[int]]] = ((12, range(20)), (128, range(5))),
-    rounds: int = ROUNDS,
-    searched: int = 9,
-) -> list[Row]:
-    """Return rows of C and G for each number of workers, means over seeds.
+SIZES = ((12, range(20), ROUNDS), (128, range(5), 12))
+
+
+def compare(
+    sizes: Sequence[tuple[int, Sequence[int], int]] = SIZES,
+) -> Iterator[tuple[int, Times, Times]]:
+    """Yield workers, and C and G, means over seeds.
 
     Args:
-        sizes: workers, and the seeds of their networks.
-        rounds: of ours.
+        sizes: workers, the seeds of their networks, and rounds of ours.
+    """
+    for workers, seeds, rounds in sizes:
+        nets = [(draw_access(workers, seed), seed) for seed in seeds]
+        down = average([time_distribution(net, seed, rounds) for net, seed in nets])
+        up = average([time_aggregation(net, rounds) for net, _ in nets])
+        yield workers, down, up
+
+
+def measure(
+    sizes: Sequence[tuple[int, Sequence[int], int]] = SIZES, searched: int = 9
+) -> list[Row]:
+    """Return rows of C and G for each number of workers.
+
+    Args:
+        sizes: as for `compare`.
         searched: workers for whom the best schedule is found beside the bound.
     """
-    rows = []
-    for workers, seeds in sizes:
-        networks = [draw_access(workers, seed) for seed in seeds]
-        down = average(
-            [
-                time_distribution(n, s, rounds)
-                for n, s in zip(networks, seeds, strict=True)
-            ]
-        )
-        up = average([time_aggregation(network, rounds) for network in networks])
+    rows, times = [], list(compare(sizes))
+    for workers, down, up in times:
         rows += [
             _row(f"a version to {workers} nodes, mean receipt", down, 0.35),
             _row(f"a sum of {workers} nodes", up, 0.5),
         ]
+    if len(times) > 1:
+        print(render_published(times[0][1:], times[1][1:]))
     found = [draw_access(searched, seed) for seed in range(5)]
     best = [statistics.fmean(find_best(one, "root", SIZE)) for one in found]
-    ours = [time_distribution(one, seed, rounds).ours for seed, one in enumerate(found)]
+    ours = [time_distribution(one, seed).ours for seed, one in enumerate(found)]
     mean, least = statistics.fmean(ours), statistics.fmean(best)
     title = f"traffic: a version to {searched} nodes, beside the best known beforehand"
     return [
@@ -192,13 +200,3 @@ def render_published(small: tuple[Times, Times], large: tuple[Times, Times]) -> 
         share = f"{-both:.0%} of communication: as published where that is"
         lines.append(f"{name:<34} {-published:>9.0%} {share} {published / both:.0%}")
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    pairs = []
-    for count, seeds in ((12, range(20)), (128, range(5))):
-        nets = [draw_access(count, seed) for seed in seeds]
-        downs = [time_distribution(n, s) for n, s in zip(nets, seeds, strict=True)]
-        pairs.append((average(downs), average([time_aggregation(n) for n in nets])))
-        print(count, *pairs[-1], sep="\n  ")
-    print(render_published(*pairs))

@@ -54,6 +54,7 @@ SMALL = {
     "learn_cell": {"seeds": (0,), "row_s": 1e-5},
     "learn_pipeline": {},
     "learn_traffic_live": {"seeds": (0,), "nodes": 2, "size": 1 << 16},
+    "learn_traffic": {"sizes": ((4, range(2), 3),), "searched": 4},
     "learn_reduce": {"cases": ((2, 0.1),), "runs": 1},
     "hostile": {"sizes": HostileSizes(2, 4, 8, 2, 1, 3)},
     "submit": {"sizes": Sizes(cached=3, uncached=3, peer=1, alone=1, together=2)},

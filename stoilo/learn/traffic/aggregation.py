@@ -12,9 +12,10 @@ believes, no contribution is counted twice.
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from stoilo.learn.traffic.distribution import LEASE_S, TRIES
 from stoilo.learn.traffic.links import LinkMatrix, Node, Term
@@ -23,14 +24,7 @@ Ids: TypeAlias = frozenset[str]  # of contributions; a node's own bears its name
 NOTHING: Ids = frozenset()
 
 
-class Addable(Protocol):
-    """A sum: order-free when exact, as fixed-point integers are."""
-
-    def __add__(self, other: object, /) -> object:
-        """Return both together."""
-
-
-SumT = TypeVar("SumT", bound=Addable)
+SumT = TypeVar("SumT")  # has +; order-free when exact, as fixed-point integers are
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +88,7 @@ class Holder(Generic[SumT]):
         if order.afresh:
             self._begin()
         self.ids |= order.part
-        self.total = value if self.total is None else self.total + value  # type: ignore[assignment]
+        self.total = value if self.total is None else operator.add(self.total, value)
         self.seen.add(key)
         return True
 
@@ -208,6 +202,7 @@ class Aggregation:
         """
         if order in self.open:
             self._end(order, now)
+            del self._took[order]  # its sender's word does not count
             pair = (order.sender, order.receiver)
             self.links.hear(order, pair, self.size, sent_s=self.lease_s)
             if fault:

@@ -172,8 +172,8 @@ class Distribution:
     ) -> None:
         """Take a receiver's word: it has so many bytes of that digest after so many s.
 
-        A late word counts as well: who has the version needs no other sender. Reports of
-        another version do not.
+        The caller knows that it is the receiver who says so. A late word counts as well:
+        who has the version needs no other sender. Reports of another version do not.
         """
         if transfer.version != self.version:
             return
@@ -205,6 +205,7 @@ class Distribution:
         if transfer not in self.open:
             return
         self._end(transfer, now)
+        del self._took[transfer]  # its sender's word does not count
         sender, receiver = transfer.sender, transfer.receiver
         # As slow as can be, or the fastest known link would be tried again and again.
         self._hear(transfer, self._lease_s, sent_s=self._lease_s, got_s=self._lease_s)
@@ -246,6 +247,8 @@ class Distribution:
         self.out.discard(node)
         if has:
             self.holders.setdefault(node, now)
+        else:
+            self.holders.pop(node, None)
         is_ours = sending is not None and sending.version == self.version
         if has and sending and is_ours and sending.receiver not in self.holders:
             self.open.setdefault(sending, now)

@@ -115,18 +115,17 @@ class Network:
         sender, receiver = flow.what.sender, flow.what.receiver
         way = (sender, receiver)
         up, down = self.access[sender].up, self.access[receiver].down
-        found: list[tuple[object, float]] = [((sender, "up"), up)]
-        found.append(((receiver, "down"), down))
-        return [*found, (way, self.limits[way])] if way in self.limits else found
+        limit = self.limits.get(way, math.inf)
+        return [((sender, "up"), up), ((receiver, "down"), down), (way, limit)]
 
-    def run(self, until: Callable[[], bool], most_s: float = math.inf) -> None:
+    def run(self, until: Callable[[], bool]) -> None:
         """Move the clock from event to event, until something holds or nothing comes."""
         while not until():
             ends = [f.left / f.rate for f in self.flows if f.rate > 0.0]
             step = min(ends, default=math.inf)
             if self._later:
                 step = min(step, self._later[0][0] - self.now)
-            if step == math.inf or self.now + step > most_s:
+            if step == math.inf:
                 return
             self._advance(max(step, 0.0))
 
@@ -285,16 +284,14 @@ class PlayedAggregation(Generic[SumT]):
 
     def _end(self, order: Order, begun: float) -> None:
         took, now = self.network.now - begun, self.network.now
-        value = self.holders[order.sender].give(order.part)
-        receiver = self.holders[order.receiver]
-        if value is None:
-            holder = self.holders[order.sender]
-            new = self.schedule.refused(holder.node, order, holder.parts(), now)
-        elif receiver.take(order, value):
+        sender, receiver = self.holders[order.sender], self.holders[order.receiver]
+        value = sender.give(order.part)
+        if value is not None and receiver.take(order, value):
             new = self.schedule.finished(order, took, receiver.parts(), now)
             self.schedule.sent(order, took * self.ways.get(order.sender, HONEST).says)
         else:
-            new = self.schedule.refused(receiver.node, order, receiver.parts(), now)
+            who = sender if value is None else receiver
+            new = self.schedule.refused(who.node, order, who.parts(), now)
         self._carry_out(new)
 
     def _expire(self) -> None:

@@ -74,10 +74,8 @@ class ExactSum:
             )
         return cls(np.rint(np.ldexp(wide, scale.bits)).astype(np.int64), samples)
 
-    def __add__(self, other: object) -> ExactSum:
+    def __add__(self, other: ExactSum) -> ExactSum:
         """Return both together."""
-        if not isinstance(other, ExactSum):
-            return NotImplemented
         return ExactSum(self.values + other.values, self.samples + other.samples)
 
     def decode(self, scale: Scale) -> NDArray[np.float64]:

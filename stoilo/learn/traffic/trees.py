@@ -7,18 +7,15 @@ bounds know every rate beforehand, which an online schedule does not.
 from __future__ import annotations
 
 import heapq
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from stoilo.core.errors import UsageError
 from stoilo.learn.traffic.aggregation import NOTHING, Aggregation, Ids, Order
 from stoilo.learn.traffic.distribution import Distribution
 from stoilo.learn.traffic.links import Node
 
 Tree: TypeAlias = dict[Node, list[Node]]  # a node's children; leaves may be left out
-MOST_SEARCHED = 12  # nodes beside the root for which the best schedule is found
 
 
 def star(root: Node, nodes: Sequence[Node]) -> Tree:
@@ -114,10 +111,10 @@ def bound_receipts(
         capacity = access[root].up + sum(ups[: len(times)])
         return max(alone[len(times)], ((len(times) + 1) * size + sent) / capacity)
 
-    return _relax([(0.0, size / access[root].up)], size / ups[0], len(nodes), least)
+    return relax([(0.0, size / access[root].up)], size / ups[0], len(nodes), least)
 
 
-def _relax(
+def relax(
     senders: Sequence[tuple[float, float]],
     each: float,
     count: int,
@@ -140,83 +137,3 @@ def _relax(
         heapq.heapreplace(ends, (end + takes, takes))
         heapq.heappush(ends, (times[-1] + each, each))
     return times
-
-
-def find_best(
-    access: Mapping[Node, Access], root: Node, size: float, *, last: bool = False
-) -> list[float]:
-    """Return the receipt times, s, of the best schedule of one transfer at a time a node.
-
-    Branch and bound over who serves whom next.
-
-    Args:
-        access: of at most `MOST_SEARCHED` nodes and the root.
-        root: who has the version.
-        size: bytes.
-        last: the last receipt is to be early, not the mean: for a sum, with each access
-            reversed.
-
-    Raises:
-        UsageError: ``STO-T040``: too many nodes.
-    """
-    if len(access) > MOST_SEARCHED + 1:
-        raise UsageError(
-            "STO-T040",
-            f"the best schedule of {len(access) - 1} nodes takes too long to find",
-            hint=f"at most {MOST_SEARCHED}; `bound_receipts` bounds larger ones",
-        )
-    return _Search(access, size, last=last).run(root)
-
-
-class _Search:
-    """What one search knows: rates, and the best schedule so far."""
-
-    def __init__(
-        self, access: Mapping[Node, Access], size: float, *, last: bool
-    ) -> None:
-        self.access, self.size, self.last = access, size, last
-        self.best, self.times = math.inf, list[float]()
-
-    def run(self, root: Node) -> list[float]:
-        self._visit([(0.0, root)], frozenset(self.access) - {root}, [])
-        return self.times
-
-    def _cost(self, times: Sequence[float]) -> float:
-        return max(times) if self.last else sum(times)
-
-    def _bound(
-        self, free: Sequence[tuple[float, Node]], left: frozenset[Node]
-    ) -> list[float]:
-        """Return times before which those left cannot be served."""
-        down = max(self.access[node].down for node in left)
-        up = max(self.access[node].up for node in left)
-        best = max(up, *(self.access[node].up for _, node in free))
-        alone = sorted(
-            free[0][0] + self.size / min(best, self.access[n].down) for n in left
-        )
-        senders = [(t, self.size / min(self.access[n].up, down)) for t, n in free]
-        each = self.size / min(up, down)
-        return _relax(senders, each, len(left), lambda times: alone[len(times)])
-
-    def _visit(
-        self,
-        free: list[tuple[float, Node]],
-        left: frozenset[Node],
-        times: list[float],
-    ) -> None:
-        """Let the node that is free first serve each of those left in turn, or nobody."""
-        if not left:
-            if self._cost(times) < self.best:
-                self.best, self.times = self._cost(times), sorted(times)
-            return
-        if not free or self._cost([*times, *self._bound(free, left)]) >= self.best:
-            return
-        (now, sender), rest = free[0], free[1:]
-        ends = sorted(
-            (now + self.size / min(self.access[sender].up, self.access[n].down), n)
-            for n in left
-        )
-        for end, node in ends:
-            then = sorted([*rest, (end, sender), (end, node)])
-            self._visit(then, left - {node}, [*times, end])
-        self._visit(rest, left, times)

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
+from bench.best_schedule import find_best
 from bench.learn_traffic import SIZE, draw_access, name_workers
-from stoilo.core.errors import UsageError
 from stoilo.learn.traffic.aggregation import Aggregation
 from stoilo.learn.traffic.distribution import Distribution
 from stoilo.learn.traffic.links import LinkMatrix
@@ -19,7 +19,6 @@ from stoilo.learn.traffic.trees import (
     balance,
     bound_receipts,
     chain,
-    find_best,
     star,
 )
 
@@ -113,8 +112,3 @@ def test_no_fixed_tree_is_below_the_bound(make, seed: int):
 def test_a_bound_without_whole_copies_would_say_less():
     # The control: sharing alone would let the second of two have it at 1.5 s.
     assert bound_receipts(unit(2), "root", 1)[1] == pytest.approx(2.0)
-
-
-def test_too_many_nodes_are_not_searched():
-    with pytest.raises(UsageError, match="STO-T040"):
-        find_best(unit(13), "root", 1)

@@ -1,0 +1,144 @@
+"""A round of aggregation whose messages are lost, doubled, late and out of order.
+
+Contributions are counters of names, so a sum shows who is in it and how often. Nodes die,
+coordinators are killed and two of them give orders; then it becomes calm, and the round has
+to end with each living node's contribution exactly once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import TypeAlias
+
+from stoilo.learn.traffic.aggregation import Aggregation, Holder, Order
+from stoilo.learn.traffic.links import LinkMatrix, Node, Obedience, begin_term
+
+ROOT = "root"
+LEASE_S = 30.0
+Tally: TypeAlias = Counter[str]
+
+
+class Careless(Holder[Tally]):
+    """The control: adds whatever comes."""
+
+    def take(self, order: Order, value: Tally) -> bool:
+        """Add without looking."""
+        self.ids |= order.part
+        self.total = value if self.total is None else self.total + value
+        return True
+
+
+class WildRound:
+    """One round under disorder.
+
+    Args:
+        workers: how many.
+        random: of everything that happens.
+        kind: of the nodes' ledgers.
+    """
+
+    def __init__(
+        self, workers: int, random: Random, kind: type[Holder[Tally]] = Holder
+    ) -> None:
+        self.random, self.now, self.is_wild = random, 0.0, True
+        self.workers = [f"w{i}" for i in range(workers)]
+        self.nodes = {n: kind(n, Counter({n: 1})) for n in self.workers}
+        self.nodes[ROOT] = kind(ROOT, None)
+        self.agents = {node: Obedience() for node in self.nodes}
+        self.coordinators: list[Aggregation] = []
+        self.messages: list[Callable[[], None]] = []
+        self.start_coordinator()
+
+    def start_coordinator(self) -> None:
+        """Start one that knows nothing but what living nodes say; older ones go on."""
+        term = begin_term((a.newest for a in self.agents.values()), f"{self.now:09}")
+        new = Aggregation(
+            "r", 1, ROOT, self.workers, LinkMatrix(), term=term, lease_s=LEASE_S
+        )
+        self.coordinators.append(new)
+        for node in self.workers:
+            if node not in self.nodes:
+                self._carry_out(new, new.gone(node, self.now))
+        for node in list(self.nodes):
+            # Some agents have not heard of it when the first orders go out.
+            self._post(partial(self._report, new, node))
+
+    def _report(self, to: Aggregation, node: Node) -> None:
+        if node in self.nodes and self.agents[node].accepts(to.term):
+            parts = self.nodes[node].parts()
+            self._carry_out(to, to.ready(node, parts, self.now))
+
+    def _carry_out(self, by: Aggregation, orders: list[Order]) -> None:
+        for order in orders:
+            self._post(partial(self._send, by, order))
+
+    def _post(self, message: Callable[[], None]) -> None:
+        if not self.is_wild or self.random.random() > 0.15:
+            self.messages.append(message)
+        if self.is_wild and self.random.random() < 0.1:
+            self.messages.append(message)
+
+    def _send(self, by: Aggregation, order: Order) -> None:
+        holder = self.nodes.get(order.sender)
+        if holder is None or not self.agents[order.sender].accepts(order.term):
+            return
+        value = holder.give(order.part)
+        if value is None:
+            parts = holder.parts()
+            self._post(lambda: self._refuse(by, order, order.sender, parts))
+        else:
+            self._post(lambda: self._receive(by, order, value))
+
+    def _receive(self, by: Aggregation, order: Order, value: Tally) -> None:
+        holder = self.nodes.get(order.receiver)
+        if holder is None or not self.agents[order.receiver].accepts(order.term):
+            return
+        is_taken = holder.take(order, value)
+        parts = holder.parts()
+        if is_taken:
+            self._post(lambda: self._finish(by, order, parts))
+        else:
+            self._post(lambda: self._refuse(by, order, order.receiver, parts))
+
+    def _finish(
+        self, by: Aggregation, order: Order, parts: list[frozenset[str]]
+    ) -> None:
+        if order.receiver in self.nodes:
+            self._carry_out(by, by.finished(order, 1.0, parts, self.now))
+
+    def _refuse(
+        self, by: Aggregation, order: Order, node: Node, parts: list[frozenset[str]]
+    ) -> None:
+        if node in self.nodes:
+            self._carry_out(by, by.refused(node, order, parts, self.now))
+
+    def kill(self, node: Node) -> None:
+        """End a node with all it has; the newest coordinator hears of it, sooner or later."""
+        self.nodes.pop(node, None)
+        newest = self.coordinators[-1]
+        self._post(lambda: self._carry_out(newest, newest.gone(node, self.now)))
+
+    def step(self) -> None:
+        """Let one message arrive, or time pass."""
+        self.now += 1.0
+        if self.messages:
+            self.messages.pop(self.random.randrange(len(self.messages)))()
+        for one in self.coordinators:
+            self._carry_out(one, one.expire(self.now))
+
+    def settle(self, most: int = 20_000) -> None:
+        """Become calm: messages arrive, nodes say again what they have; until it is over."""
+        self.is_wild, newest = False, self.coordinators[-1]
+        for node in self.workers:
+            if node not in self.nodes:
+                self._carry_out(newest, newest.gone(node, self.now))
+        for _ in range(most):
+            for node in [n for n in self.nodes if n not in newest.parts]:
+                self._report(newest, node)
+            if newest.done:
+                return
+            self.step()
+        raise AssertionError("the round does not end")
