@@ -291,10 +291,6 @@ class Network:
         _batch("ip", self._hub, joined)
         _batch("tc", self._hub, slowed)
 
-    def slow(self, node: str, out: int) -> None:
-        """Change what a node can send, Mbit/s."""
-        _batch("tc", self.namespace(node), [_bucket("eth0", out, "replace")])
-
     def __exit__(self, *_: object) -> None:
         for name in [self._hub, *map(self.namespace, self._order)]:
             subprocess.run(
@@ -383,10 +379,8 @@ def wait_for(condition: Callable[[], object], seconds: float = 120.0) -> None:
         time.sleep(0.02)
 
 
-def _bucket(device: str, rate: int, verb: str = "add") -> str:
-    return (
-        f"qdisc {verb} dev {device} root tbf rate {rate}mbit burst 128kb latency 50ms"
-    )
+def _bucket(device: str, rate: int) -> str:
+    return f"qdisc add dev {device} root tbf rate {rate}mbit burst 128kb latency 50ms"
 
 
 def _batch(tool: str, namespace: str, lines: Sequence[str]) -> None:
