@@ -24,7 +24,7 @@ SUITES = (
     *("population", "stock", "hostile"),
     *("learn_transport", "learn_codecs", "learn_methods", "learn_jail", "learn_step"),
     *("learn_robust", "learn_ssp", "learn_reduce", "learn_tensor", "learn_staged"),
-    *("learn_pipeline", "learn_cell", "learn_traffic"),
+    *("learn_pipeline", "learn_cell", "learn_traffic", "learn_traffic_live"),
 )
 OUTPUT = Path(__file__).parent / "out" / "results.json"
 

@@ -181,6 +181,9 @@ _LEARN = {
     "cell": ("learn", "Be a member of a cell: machines that execute orders together."),
     "plan": ("learn", "Cut a model into stages of a pipeline."),
     "coordinator": ("coordinator", "Go on with trainings whose trainers are away."),
+    "dispatcher": ("traffic", "Say which node fetches which model from whom."),
+    "node": ("traffic", "Hold models and sums, fetch them and give them on."),
+    "traffic": ("traffic", "Show who sent what to whom, rates, who is at fault."),
 }
 
 

@@ -9,7 +9,7 @@ import resource
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -25,7 +25,7 @@ from stoilo.learn.cells.planning import (
     plan_stages,
 )
 from stoilo.learn.store.network import ShardService
-from stoilo.learn.store.place import CONNECTION_FILE
+from stoilo.learn.store.place import CONNECTION_FILE, ShardPlace
 
 if TYPE_CHECKING:
     from torch import nn
@@ -65,9 +65,9 @@ def shard(
     end it.
     """
     del as_json  # the line is JSON anyway; main renders errors
-    _harden()
+    harden()
     service = ShardService(data.absolute(), listen, names, project)
-    _serve("shard", service, data)
+    serve("shard", service, data)
 
 
 @click.command()
@@ -110,19 +110,28 @@ def cell(
         raise UsageError("STO-R090", "--rank names one of --peers, from 0 on")
     own = addresses[rank] if rank is not None else listen
     check_private([*addresses, listen or own], is_private=is_private)
-    _harden()
+    harden()
     folder, host = data.absolute(), parse_address(own).host
     service = CellMember(folder, listen or own, names=(host,), peers=addresses)
-    _serve("cell", service, data)
+    serve("cell", service, data)
 
 
-def _harden() -> None:
+def harden() -> None:
+    """Leave no dump of what a server holds, and end on Ctrl-C and SIGTERM."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold the parameters
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
 
 
-def _serve(what: str, service: ShardService | CellMember, data: Path) -> None:
+class _Service(Protocol):
+    place: ShardPlace
+
+    def run(self) -> None: ...
+    def close(self) -> None: ...
+
+
+def serve(what: str, service: _Service, data: Path) -> None:
+    """Say in a JSON line where a service is and what opens it, and be it."""
     try:
         file = str(data.absolute() / CONNECTION_FILE)
         line = {what: service.place.shard, "connection": file}

@@ -202,9 +202,12 @@ class TokenService:
 
     def admit_one(self) -> ShardPlace:
         """Let one token in, that of an earlier start if there was one."""
-        path = self._data / CONNECTION_FILE
+        return self.admit_again("", self._data / CONNECTION_FILE)
+
+    def admit_again(self, owner: str, path: Path) -> ShardPlace:
+        """Let `owner` in by what his file says since an earlier start, or a new token."""
         token = read_place(path).token if path.exists() else secrets.token_urlsafe(32)
-        return self.admit("", token, path)
+        return self.admit(owner, token, path)
 
     def run(self) -> None:
         """Serve until the listener is closed."""

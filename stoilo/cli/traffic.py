@@ -1,0 +1,139 @@
+"""`stoilo learn traffic`, `dispatcher` and `node`: models between a project's own machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from stoilo.cli.learn import harden, serve
+from stoilo.cli.output import FILE, FOLDER, JSON, render_day, render_table, say
+from stoilo.learn.store.place import read_place
+from stoilo.learn.traffic.agent import Agent
+from stoilo.learn.traffic.coordinator import Coordinator
+from stoilo.learn.traffic.record import Event, Record, read_record
+
+_MB, _MBIT = 1e6, 125_000
+_NAMES = click.option(
+    "--tls-name",
+    "names",
+    multiple=True,
+    help="Name that the others use; needed to listen on all addresses.",
+)
+
+
+@click.command()
+@click.option("--data", type=FOLDER, required=True, help="Its directory.")
+@click.option("--listen", default="127.0.0.1:57097", show_default=True)
+@click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    required=True,
+    help="Name of a node: its connection file is DIR/nodes/NAME.json.",
+)
+@_NAMES
+@JSON
+def dispatcher(
+    data: Path,
+    listen: str,
+    nodes: tuple[str, ...],
+    names: tuple[str, ...],
+    *,
+    as_json: bool,
+) -> None:
+    """Say which node fetches which model or sum from whom, by what was measured.
+
+    Prints one JSON line when it answers. It may be killed at any moment and started again
+    on the same directory and port; a second one takes over where the first is gone.
+    """
+    del as_json  # the line is JSON anyway; main renders errors
+    harden()
+    serve("dispatcher", Coordinator(data.absolute(), listen, nodes, names), data)
+
+
+@click.command()
+@click.option("--data", type=FOLDER, required=True, help="The node's directory.")
+@click.option("--listen", default="127.0.0.1:57098", show_default=True)
+@click.option(
+    "--dispatcher",
+    "dispatchers",
+    type=FILE,
+    multiple=True,
+    required=True,
+    help="Its file for this node, DIR/nodes/NAME.json there; several stand by.",
+)
+@_NAMES
+@JSON
+def node(
+    data: Path,
+    listen: str,
+    dispatchers: tuple[Path, ...],
+    names: tuple[str, ...],
+    *,
+    as_json: bool,
+) -> None:
+    """Hold models and sums, fetch them from other nodes as told, and give them on.
+
+    Prints one JSON line when it answers: address, and the connection file for who publishes
+    or collects here. It may be killed at any moment and started again.
+    """
+    del as_json  # as above
+    harden()
+    places = [read_place(file) for file in dispatchers]
+    serve("node", Agent(data.absolute(), listen, places, names), data)
+
+
+@click.command()
+@click.argument("connection", type=FILE)
+@click.option("--events", default=500, show_default=True, help="Of the newest.")
+@JSON
+def traffic(connection: Path, events: int, *, as_json: bool) -> None:
+    """Show who sent what to whom, at which rates, and who is at fault.
+
+    CONNECTION is the connection.json in the directory of `stoilo learn dispatcher`.
+    """
+    record = read_record(read_place(connection), events)
+    say(record, _render(record), as_json=as_json)
+
+
+def _render(record: Record) -> str:
+    """Return tables of nodes, of rates, and of what happened, in order."""
+    sent = [event for event in record.events if event.what == "sent"]
+    nodes = [("node", "address", "versions", "got_MB", "sent_MB", "at_fault")]
+    for name in sorted({*record.nodes, *record.named}):
+        held = [str(n) for n, who in sorted(record.versions.items()) if name in who]
+        got = sum(event.size for event in sent if event.node == name)
+        gave = sum(event.size for event in sent if event.sender == name)
+        faults = ",".join(record.named.get(name, ())) or "-"
+        place = record.nodes.get(name, "gone")
+        figures = f"{got / _MB:.1f}", f"{gave / _MB:.1f}"
+        nodes.append((name, place, ",".join(held) or "-", *figures, faults))
+    rates = [("from", "to", "Mbit/s")]
+    rates += [(one, to, f"{rate / _MBIT:.1f}") for one, to, rate in record.rates]
+    tables = nodes, rates, _list_events(record.events)
+    return "\n\n".join(render_table(table) for table in tables)
+
+
+def _list_events(events: list[Event]) -> Sequence[tuple[str, ...]]:
+    rows = [
+        ("time", "what", "number", "node", "from", "ids", "MB", "s", "Mbit/s", "why")
+    ]
+    for one in events:
+        rate = f"{one.size / one.seconds / _MBIT:.1f}" if one.seconds else ""
+        rows.append(
+            (
+                f"{render_day(int(one.at), '%H:%M:%S')}.{int(one.at % 1 * 1000):03}",
+                one.what,
+                str(one.number) if one.number >= 0 else "",
+                one.node,
+                one.sender,
+                str(len(one.ids) or ""),
+                f"{one.size / _MB:.3f}" if one.size else "",
+                f"{one.seconds:.3f}" if one.seconds else "",
+                rate,
+                one.why,
+            )
+        )
+    return rows

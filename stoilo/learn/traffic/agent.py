@@ -1,0 +1,352 @@
+"""A node: it holds versions and sums, gives them to other nodes and fetches what it is told to.
+
+DIR/connection.json  0600: opens the node for its owner: he gives it bytes and collects sums
+DIR/held/            what it holds (`holdings`)
+DIR/tls/             certificate of the port
+
+It decides nothing: each order names one item and one node to fetch it from. It obeys the latest
+term that it has heard of; an order of an earlier one is refused, and its coordinator told so.
+Nodes are the project's own; what another one sends is believed only under its digest.
+"""
+
+from __future__ import annotations
+
+import io
+import queue
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import StoiloError, UnreachableError, UsageError
+from stoilo.learn.store import protocol as p
+from stoilo.learn.store.network import TokenService
+from stoilo.learn.store.place import ShardPlace
+from stoilo.learn.traffic import wire as w
+from stoilo.learn.traffic.holdings import KEPT_ROUNDS, Holdings
+from stoilo.learn.traffic.links import Obedience, Term
+
+_PAUSE_S = 0.2  # before a coordinator is called again; doubled to `_MOST_PAUSE_S`
+_REPENT_S = 0.5  # before a failure is told: whatever follows is not at once again
+_MOST_PAUSE_S = 2.0
+_FETCHES = 8  # at a time
+_NODES = "nodes"  # whose token other nodes have
+
+
+class Agent(TokenService):
+    """A node at a port.
+
+    Args:
+        data: its folder.
+        address: where it listens, ``host:port``.
+        coordinators: whom it reports to; the latest that leads is obeyed.
+        names: more of the machine's, for TLS; the first is how others reach it.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        address: str,
+        coordinators: Sequence[ShardPlace],
+        names: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__(data, address, names)
+        self.place = self.admit_one()
+        token = secrets.token_urlsafe(32)
+        self._tokens[_NODES] = token
+        self.for_nodes = ShardPlace(self.address, token, self._ca)
+        self.holdings = Holdings(data / "held")
+        self._terms = Obedience()
+        self._leader: _Link | None = None  # whose the newest term is
+        self._rounds = dict[int, list[str]]()  # that the owner collects
+        self._changed = threading.Condition()
+        self._busy = set[w.Item]()
+        # round → the sum that was made last
+        self._adding, self._latest = threading.Lock(), dict[int, w.Item]()
+        for item in sorted(self.holdings.list(), key=lambda one: len(one.ids)):
+            if item.ids:
+                self._latest[item.number] = item
+        self._turns = threading.BoundedSemaphore(_FETCHES)
+        self._links = [_Link(self, place) for place in coordinators]
+
+    def run(self) -> None:
+        """Serve until it is closed."""
+        for link in self._links:
+            threading.Thread(target=link.run, daemon=True).start()
+        super().run()
+
+    def close(self) -> None:
+        """Take no more streams and leave the coordinators."""
+        super().close()
+        for link in self._links:
+            link.close()
+
+    def greet(self, link: _Link) -> w.Hello:
+        """Return what a coordinator is told first."""
+        with self._changed:
+            led = self._leader not in {None, link}
+            items, rounds = self.holdings.list(), dict(self._rounds)
+            return w.Hello(self.for_nodes, self.term, led, items, rounds)
+
+    @property
+    def term(self) -> Term:
+        """The latest that it has heard of."""
+        return self._terms.newest
+
+    def obey(self, order: w.Order, link: _Link) -> bool:
+        """Do what a coordinator says; return whether its term is the latest."""
+        with self._changed:
+            if not self._terms.accepts(order.term):
+                return False
+            self._leader = link
+        match order:
+            case w.Get():
+                threading.Thread(target=self._get, args=(order,), daemon=True).start()
+            case w.Drop(number=number):
+                self.holdings.drop(number, sums=True)
+                self._latest.pop(number, None)
+        return True
+
+    def leave(self, link: _Link) -> None:
+        """Note that a coordinator is gone."""
+        with self._changed:
+            if self._leader is link:
+                self._leader = None
+
+    def tell(self, report: w.Report) -> None:
+        """Report to all coordinators, and wake the owner where he waits for it."""
+        with self._changed:
+            self._changed.notify_all()
+        for link in self._links:
+            link.tell(report)
+
+    def _get(self, order: w.Get) -> None:
+        """Do an order and report it; a failure after a pause, for another may follow."""
+        with self._changed:
+            if order.item in self._busy:
+                return  # another coordinator's order: its end is reported to all
+            self._busy.add(order.item)
+        try:
+            with self._turns:
+                seconds = self._fetch(order, time.monotonic() + order.lease_s)
+            report: w.Report = w.Has(self._add(order), order.transfer, seconds)
+        except (OSError, StoiloError) as error:
+            time.sleep(_REPENT_S)
+            why = str(error) or type(error).__name__
+            report = w.Failed(order.transfer, why[:200], _find_fault(error))
+        finally:
+            with self._changed:
+                self._busy.discard(order.item)
+        self.tell(report)
+
+    def _fetch(self, order: w.Get, deadline: float) -> float:
+        """Hold what an order names; return how long that took, s, 0 for what was held."""
+        if order.item in self.holdings:
+            return 0.0
+        with order.place.connect(min(w.STALL_S, order.lease_s)) as stream:
+            begun = time.monotonic()
+            p.send_frame(stream, w.Fetch(order.transfer, order.item))
+            w.receive(stream, p.Answer)
+            self.holdings.receive(stream, order.item, deadline)
+            seconds = time.monotonic() - begun
+            p.send_frame(stream, w.DONE)
+        return seconds
+
+    def _add(self, order: w.Get) -> w.Item:
+        """Return a version as it is, and of a part the sum that it went into."""
+        if not order.item.ids:
+            return order.item
+        with self._adding:
+            number = order.item.number
+            base = order.base or self._latest.get(number)
+            made = self.holdings.add(base, order.item) if base else order.item
+            self._latest[number] = made
+            return made
+
+    def talk(self, stream: socket.socket, owner: str) -> None:
+        """Do one thing for a node or the owner."""
+        stream.settimeout(w.STALL_S)
+        kinds = w.Fetch if owner == _NODES else w.Give | w.Collect
+        try:
+            match w.receive(stream, kinds):
+                case w.Fetch() as asked:
+                    self._serve(stream, asked)
+                case w.Give(item):
+                    self._take(stream, item)
+                case w.Collect() as asked:
+                    self._collect(stream, asked)
+        except StoiloError as error:
+            p.send_frame(stream, p.Refused(error.family, error.code, error.message))
+
+    def _serve(self, stream: socket.socket, asked: w.Fetch) -> None:
+        with self.holdings.open(asked.item) as file:
+            p.send_frame(stream, w.DONE)
+            begun = time.monotonic()
+            w.send_bytes(stream, file)
+            w.receive(stream, p.Answer)
+        self.tell(w.Sent(asked.transfer, time.monotonic() - begun))
+
+    def _take(self, stream: socket.socket, item: w.Item) -> None:
+        p.send_frame(stream, w.DONE)
+        if item not in self.holdings:
+            self.holdings.receive(stream, item, time.monotonic() + w.OWNER_S)
+        if item.ids:
+            with self._adding:
+                self._latest.setdefault(item.number, item)
+        self.tell(w.Has(item))
+        p.send_frame(stream, w.DONE)
+
+    def _collect(self, stream: socket.socket, asked: w.Collect) -> None:
+        """Give the owner what he waits for; what is left of a sum when he cannot wait on."""
+        wanted, end = set(asked.ids), time.monotonic() + min(asked.wait_s, w.OWNER_S)
+        if wanted:
+            with self._changed:
+                self._rounds[asked.number] = asked.ids
+                for old in sorted(self._rounds)[:-KEPT_ROUNDS]:
+                    del self._rounds[old]
+            self.tell(w.Opened(asked.number, asked.ids))
+        with self._changed:
+            best = self._best(asked.number, wanted)
+            while best is None or wanted.difference(best.ids):
+                if (left := end - time.monotonic()) <= 0:
+                    break
+                self._changed.wait(left)
+                best = self._best(asked.number, wanted)
+        if best is None:
+            why = f"nothing of {asked.number} came in time"
+            raise UnreachableError("STO-T037", why)
+        with self.holdings.open(best) as file:
+            p.send_frame(stream, w.Give(best))
+            w.send_bytes(stream, file)
+            w.receive(stream, p.Answer)
+        if wanted and not wanted.difference(best.ids):
+            with self._changed:
+                self._rounds.pop(asked.number, None)
+            self.tell(w.Opened(asked.number, []))
+
+    def _best(self, number: int, wanted: set[str]) -> w.Item | None:
+        """Return the version of a number, or the round's part with most of what is wanted."""
+        fits = [
+            one
+            for one in self.holdings.list(number)
+            if bool(one.ids) == bool(wanted) and wanted.issuperset(one.ids)
+        ]
+        return max(fits, key=lambda one: len(one.ids), default=None)
+
+
+class _Link:
+    """A node's two streams to one coordinator, for as long as the node lives."""
+
+    def __init__(self, agent: Agent, place: ShardPlace) -> None:
+        self._agent, self._place = agent, place
+        self._is_closed = self._is_up = False
+        self._reports = queue.SimpleQueue[w.Report]()
+
+    def tell(self, report: w.Report) -> None:
+        if self._is_up:  # who comes back is told everything first
+            self._reports.put(report)
+
+    def close(self) -> None:
+        self._is_closed = True
+
+    def run(self) -> None:
+        """Be there for the coordinator, whenever it is."""
+        pause = _PAUSE_S
+        while not self._is_closed:
+            with suppress(OSError, StoiloError):
+                self._attend()
+                pause = _PAUSE_S
+            self._is_up = False
+            self._agent.leave(self)
+            time.sleep(pause)
+            pause = min(pause * 2, _MOST_PAUSE_S)
+
+    def _attend(self) -> None:
+        with (
+            self._place.connect(w.SILENCE_S) as reports,
+            self._place.connect(w.SILENCE_S) as orders,
+        ):
+            self._is_up = True
+            while not self._reports.empty():  # what it is told first has all of it
+                self._reports.get()
+            self._say(reports, self._agent.greet(self))
+            p.send_frame(orders, w.Listen())
+            heard = threading.Thread(target=self._listen, args=(orders,), daemon=True)
+            heard.start()
+            while heard.is_alive() and not self._is_closed:
+                try:
+                    report: w.Report = self._reports.get(timeout=w.BEAT_S)
+                except queue.Empty:
+                    report = w.Beat(self._agent.term)
+                self._say(reports, report)
+
+    def _listen(self, orders: socket.socket) -> None:
+        with suppress(OSError, StoiloError):
+            while True:
+                order: w.Order = w.receive(orders, w.Order)
+                if not self._agent.obey(order, self):
+                    self.tell(w.Beat(self._agent.term))
+
+    def _say(self, stream: socket.socket, said: w.Hello | w.Report) -> None:
+        p.send_frame(stream, said)
+        w.receive(stream, p.Answer)
+
+
+def _find_fault(error: Exception) -> Literal["", "bytes", "stalled", "refused"]:
+    """Say which of the two ends a failure speaks against."""
+    if isinstance(error, TimeoutError):
+        return "stalled"
+    if isinstance(error, UsageError):
+        return "refused"
+    is_forged = isinstance(error, StoiloError) and error.code == "STO-L141"
+    return "bytes" if is_forged else ""
+
+
+def give(
+    place: ShardPlace, number: int, data: bytes, ids: tuple[str, ...] = ()
+) -> w.Item:
+    """Let the owner's node hold bytes, and return the item that they are.
+
+    Args:
+        place: the node's own connection file.
+        number: of the version, or of the round.
+        data: a version for all nodes; or (with `ids`) numbers of `holdings.WORD`.
+        ids: whose contribution to the round it is.
+
+    Raises:
+        UnreachableError: ``STO-T037``, the node cannot take them.
+        OSError: it is not there, or stands still.
+    """
+    item = w.Item(number, content_digest(data), len(data), ids)
+    with place.connect(w.STALL_S) as stream:
+        p.send_frame(stream, w.Give(item))
+        w.receive(stream, p.Answer)
+        w.send_bytes(stream, io.BytesIO(data))
+        stream.settimeout(None)  # it may have to write them
+        w.receive(stream, p.Answer)
+    return item
+
+
+def collect(
+    place: ShardPlace, number: int, ids: Sequence[str] = (), wait_s: float = 60.0
+) -> tuple[w.Item, bytes]:
+    """Return a round's sum from the owner's node, or (no `ids`) a version, once it is there.
+
+    When `wait_s` is over, of a sum as much as is there: `Item.ids` says whose it is.
+
+    Raises:
+        UnreachableError: ``STO-T037``, nothing of it came in time.
+        OSError: the node is not there.
+    """
+    found = io.BytesIO()
+    with place.connect(wait_s + w.STALL_S) as stream:
+        p.send_frame(stream, w.Collect(number, sorted(ids), wait_s))
+        item = w.receive(stream, w.Give).item
+        w.receive_bytes(stream, item, found, time.monotonic() + w.OWNER_S)
+        p.send_frame(stream, w.DONE)
+    return item, found.getvalue()

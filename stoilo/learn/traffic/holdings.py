@@ -1,0 +1,141 @@
+"""What a node holds: files under the digest of what they are, with a note beside each.
+
+Nothing is ever changed: a sum of two parts is a third one, and all three stay until the round
+is collected. So whatever dies between receiving and forwarding, each part is still where it
+was, and parts whose ids overlap are never added. Nothing is flushed to the disk: `kill -9`
+loses nothing, and after a power cut a file that is not its digest's is left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+
+from stoilo.core.digests import content_digest
+from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from stoilo.core.files import read_bounded
+from stoilo.learn.traffic import wire as w
+
+KEPT_VERSIONS = 3  # newest ones that a node holds
+KEPT_ROUNDS = 8  # newest ones whose parts it holds, where nobody collects them
+_NOTE = ".note"
+WORD = np.dtype("<i8")  # of sums: fixed-point numbers, exact in whatever order
+
+
+class Holdings:
+    """Items in a folder; any thread may call."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder, self._lock, self._drafts = folder, threading.Lock(), 0
+        self._items: set[w.Item] = set()
+        for path in folder.iterdir():
+            if path.suffix == _NOTE and (item := _read_note(path)) is not None:
+                self._items.add(item)
+            elif path.suffix == ".draft":
+                path.unlink()
+
+    def list(self, number: int | None = None) -> list[w.Item]:
+        """Return what is held, of a number or at all, in order."""
+        with self._lock:
+            found = [one for one in self._items if number in {None, one.number}]
+        return sorted(found, key=lambda one: (one.number, one.ids, one.digest))
+
+    def __contains__(self, item: object) -> bool:
+        with self._lock:
+            return item in self._items
+
+    def open(self, item: w.Item) -> BinaryIO:
+        """Return its bytes to read; raises ``STO-T037`` for what is not held."""
+        try:
+            if item in self:
+                return (self._folder / item.key).open("rb")
+        except FileNotFoundError:  # dropped at this moment
+            pass
+        raise UnreachableError("STO-T037", "the node does not hold that")
+
+    def receive(self, stream: socket.socket, item: w.Item, deadline: float) -> None:
+        """Take an item from a stream; see `wire.receive_bytes`."""
+        self._keep(item, lambda file: w.receive_bytes(stream, item, file, deadline))
+
+    def add(self, first: w.Item, second: w.Item) -> w.Item:
+        """Hold the sum of two parts, too, and return it.
+
+        Raises:
+            UsageError: ``STO-T040``, they have a contribution in common (nothing may count
+                twice), are of different rounds or lengths, or their sum does not fit.
+        """
+        ids = tuple(sorted({*first.ids, *second.ids}))
+        if (
+            len(ids) != len(first.ids) + len(second.ids)
+            or not (first.ids and second.ids)
+            or (first.number, first.size) != (second.number, second.size)
+        ):
+            raise UsageError("STO-T040", "parts with something in common are not added")
+        with self.open(first) as one, self.open(second) as other:
+            left, right = (np.frombuffer(f.read(), WORD) for f in (one, other))
+        total = left + right
+        if (((left ^ total) & (right ^ total)) < 0).any():
+            raise UsageError("STO-T040", "a sum is too large for its numbers")
+        return self.put(first.number, total.tobytes(), ids)
+
+    def put(self, number: int, data: bytes, ids: tuple[str, ...] = ()) -> w.Item:
+        """Hold bytes that are here; return the item that they are."""
+        item = w.Item(number, content_digest(data), len(data), ids)
+        self._keep(item, lambda file: file.write(data))
+        return item
+
+    def drop(self, number: int, *, sums: bool) -> None:
+        """Forget the sums of a round, or a version."""
+        for item in self.list(number):
+            if bool(item.ids) == sums:
+                self._forget(item)
+
+    def _keep(self, item: w.Item, write: Callable[[BinaryIO], object]) -> None:
+        with self._lock:
+            self._drafts += 1
+            draft = self._folder / f"{os.getpid()}-{self._drafts}.draft"
+        try:
+            with draft.open("xb") as file:
+                write(file)
+            note = draft.with_suffix(".note-draft")
+            note.write_bytes(msgspec.json.encode(item))
+            with self._lock:
+                draft.replace(self._folder / item.key)
+                note.replace(self._folder / f"{item.key}{_NOTE}")
+                self._items.add(item)
+        finally:
+            draft.unlink(missing_ok=True)
+        self._trim(item)
+
+    def _trim(self, item: w.Item) -> None:
+        """Forget the oldest where one more of its kind has come."""
+        alike = [one for one in self.list() if bool(one.ids) == bool(item.ids)]
+        numbers = sorted({one.number for one in alike})
+        for number in numbers[: -(KEPT_ROUNDS if item.ids else KEPT_VERSIONS)]:
+            self.drop(number, sums=bool(item.ids))
+
+    def _forget(self, item: w.Item) -> None:
+        with self._lock:
+            self._items.discard(item)
+            (self._folder / f"{item.key}{_NOTE}").unlink(missing_ok=True)
+            (self._folder / item.key).unlink(missing_ok=True)
+
+
+def _read_note(path: Path) -> w.Item | None:
+    """Return the item of a note whose file is what it says."""
+    try:
+        item = msgspec.json.decode(read_bounded(path, w.MOST_BYTES), type=w.Item)
+        with path.with_suffix("").open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except (OSError, msgspec.MsgspecError, TrustError):
+        return None
+    return item if found == item.digest else None

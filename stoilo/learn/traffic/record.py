@@ -1,0 +1,83 @@
+"""A coordinator's record: what happened, in a file and the newest in memory; its reader."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from stoilo.core.errors import UnreachableError
+from stoilo.learn.store import protocol as p
+from stoilo.learn.store.place import ShardPlace
+from stoilo.learn.traffic import wire as w
+from stoilo.learn.traffic.links import Fault, Node, Term
+
+SHOWN = 4096  # events at most
+_FILE_BYTES = 32 << 20  # of a file of events
+_RECORD_BYTES = 64 << 20  # of an answer
+
+
+class Event(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line of a coordinator's record."""
+
+    at: float  # s since 1970, the coordinator's clock
+    # joined, left, version (begun at `node`), opened (a round, by its root), sent (`node`
+    # from `sender`), collected, failed, named (`why`: of what)
+    what: str
+    node: str
+    number: int = -1  # of the version or round
+    sender: str = ""
+    size: int = 0  # bytes
+    seconds: float = 0.0  # that the transfer took by the coordinator's clock
+    why: str = ""
+    ids: tuple[str, ...] = ()  # of a part of a round
+
+
+class Record(msgspec.Struct, frozen=True, tag="record"):
+    """What an operator sees."""
+
+    term: Term
+    nodes: dict[str, str]  # who is there, and where
+    rates: list[tuple[str, str, float]]  # from, to, bytes/s: what is not forgotten
+    named: dict[Node, list[Fault]]  # who is held to be at fault, and of what
+    versions: dict[int, list[str]]  # number → who has it, in order of receipt
+    rounds: dict[int, list[str]]  # number → whose contributions the root has
+    events: list[Event]  # newest last
+
+
+class Log:
+    """The coordinator's own record: a file, and the newest of it in memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self.newest = path, deque[Event](maxlen=SHOWN)
+
+    def note(self, what: str, node: str, number: int = -1, **more: Any) -> None:  # noqa: ANN401 - fields of an event
+        """Write an event down; a full disk is no reason to stop the traffic."""
+        event = Event(time.time(), what, node, number, **more)
+        self.newest.append(event)
+        with suppress(OSError):
+            with self._path.open("ab") as file:
+                file.write(msgspec.json.encode(event) + b"\n")
+                is_full = file.tell() > _FILE_BYTES
+            if is_full:
+                self._path.replace(self._path.with_suffix(".1.jsonl"))
+
+
+def read_record(place: ShardPlace, events: int) -> Record:
+    """Return what a coordinator's operator sees.
+
+    Raises:
+        UnreachableError: ``STO-C050``, it does not answer.
+    """
+    try:
+        with place.connect(w.STALL_S) as stream:
+            p.send_frame(stream, w.Show(events))
+            record: Record = w.receive(stream, Record, _RECORD_BYTES)
+    except OSError as error:
+        why = f"no coordinator answers at {place.shard}: {type(error).__name__}"
+        raise UnreachableError("STO-C050", why) from None
+    return record

@@ -1,0 +1,119 @@
+import io
+
+import numpy as np
+import pytest
+
+from stoilo.core.errors import TrustError, UnreachableError, UsageError
+from stoilo.learn.traffic.holdings import KEPT_VERSIONS, Holdings
+from stoilo.learn.traffic.wire import Item
+
+
+@pytest.fixture
+def holdings(tmp_path):
+    return Holdings(tmp_path)
+
+
+def numbers(*values):
+    return np.array(values, "<i8").tobytes()
+
+
+def read(holdings, item):
+    with holdings.open(item) as file:
+        return file.read()
+
+
+def test_what_was_held_is_held_after_a_restart(holdings, tmp_path):
+    item = holdings.put(1, b"model")
+    part = holdings.put(1, numbers(1), ("a",))
+    again = Holdings(tmp_path)
+    assert again.list() == [item, part]
+    assert read(again, item) == b"model"
+
+
+def test_a_file_that_is_not_its_digests_is_left_out_after_a_restart(holdings, tmp_path):
+    item, other = holdings.put(1, b"model"), holdings.put(2, b"another")
+    (tmp_path / item.key).write_bytes(b"moddl")
+    assert Holdings(tmp_path).list() == [other]
+
+
+def test_what_was_half_written_is_gone_after_a_restart(tmp_path):
+    (tmp_path / "1-1.draft").write_bytes(b"mod")
+    (tmp_path / f"{'0' * 64}.note").write_bytes(b"{")
+    assert Holdings(tmp_path).list() == []
+    assert not list(tmp_path.glob("*.draft"))
+
+
+def test_sum_of_parts_is_held_beside_them(holdings):
+    one = holdings.put(5, numbers(1, 2), ("a",))
+    other = holdings.put(5, numbers(10, -20), ("b",))
+    both = holdings.add(one, other)
+    assert both.ids == ("a", "b")
+    assert read(holdings, both) == numbers(11, -18)
+    assert {*holdings.list()} == {one, other, both}
+
+
+@pytest.mark.parametrize(
+    ("number", "values", "ids"),
+    [
+        (5, (1, 1), ("a",)),
+        (5, (1, 1), ("a", "c")),
+        (6, (1, 1), ("c",)),
+        (5, (1,), ("c",)),
+        (5, (1, 1), ()),
+    ],
+    ids=["again", "partly again", "another round", "another length", "a version"],
+)
+def test_parts_that_do_not_fit_are_not_added(holdings, number, values, ids):
+    both = holdings.add(
+        holdings.put(5, numbers(1, 2), ("a",)), holdings.put(5, numbers(3, 4), ("b",))
+    )
+    other = holdings.put(number, numbers(*values), ids)
+    with pytest.raises(UsageError, match="in common"):
+        holdings.add(both, other)
+
+
+def test_sum_too_large_for_its_numbers_is_refused(holdings):
+    most = np.iinfo(np.int64).max
+    one, other = (
+        holdings.put(1, numbers(most), ("a",)),
+        holdings.put(1, numbers(1), ("b",)),
+    )
+    with pytest.raises(UsageError, match="too large"):
+        holdings.add(one, other)
+
+
+def test_oldest_versions_go_and_sums_stay(holdings):
+    part = holdings.put(0, numbers(1), ("a",))
+    held = [holdings.put(number, b"model") for number in range(KEPT_VERSIONS + 1)]
+    assert holdings.list() == [part, *held[1:]]
+    with pytest.raises(UnreachableError):
+        holdings.open(held[0])
+
+
+def test_collected_round_is_forgotten_and_no_version_with_it(holdings):
+    version = holdings.put(3, b"model")
+    holdings.put(3, numbers(1), ("a",))
+    holdings.drop(3, sums=True)
+    assert holdings.list() == [version]
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"size": -1},
+        {"size": 1 << 60},
+        {"ids": ("b", "a")},
+        {"ids": ("a", "a")},
+        {"ids": tuple(f"{i:05}" for i in range(5000))},
+    ],
+    ids=["negative", "huge", "unsorted", "twice", "too many"],
+)
+def test_what_no_node_can_hold_is_refused(claim):
+    with pytest.raises(TrustError):
+        Item(**{"number": 1, "digest": "0" * 64, "size": 1, **claim})
+
+
+def test_equal_bytes_of_two_nodes_are_two_parts(holdings):
+    one, other = (holdings.put(1, numbers(0), (name,)) for name in "ab")
+    assert holdings.list() == [one, other]
+    assert io.BytesIO(read(holdings, one)).getvalue() == read(holdings, other)

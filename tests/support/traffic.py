@@ -1,0 +1,459 @@
+"""Nodes of project traffic as processes, on loopback or each in a network of its own.
+
+    python -m tests.support.traffic coordinator PLAN --data DIR --listen ADDRESS -- NODE…
+    python -m tests.support.traffic nodes     (one JSON line of `Start` a node on stdin)
+
+All nodes are forks of one process that has imported everything: thirty start in a second.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import json
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Self
+
+import numpy as np
+
+from stoilo.core.errors import InternalError
+from stoilo.learn.store.place import ShardPlace, read_place
+from stoilo.learn.traffic import agent, holdings, trees, wire
+from stoilo.learn.traffic.record import Record, read_record
+
+__all__ = [
+    "FORGED",
+    "LYING",
+    "MORTAL",
+    "Coordinator",
+    "Network",
+    "Nodes",
+    "Site",
+    "find_obstacle",
+    "wait_for",
+]
+
+_HERE = (sys.executable, "-m", "tests.support.traffic")
+FORGED, LYING, MORTAL = "forged", "lying", "mortal"
+_NEWNET = 0x40000000
+
+
+class Forger(agent.Agent):
+    """A node that gives other bytes than it was asked for."""
+
+    def __init__(self, data: Path, *others: Any) -> None:
+        super().__init__(data, *others)
+        self.holdings = ForgedHoldings(data / "held")
+
+
+class ForgedHoldings(holdings.Holdings):
+    """Zeros, whatever is asked for."""
+
+    def open(self, item: wire.Item) -> Any:
+        return io.BytesIO(bytes(item.size))
+
+
+class Mortal(agent.Agent):
+    """A node that is killed between receiving and forwarding."""
+
+    def _serve(self, stream: Any, asked: wire.Fetch) -> None:
+        if len(asked.item.ids) > 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super()._serve(stream, asked)
+
+
+class Liar(agent.Agent):
+    """A node that says it was a thousand times as fast as it was."""
+
+    def tell(self, report: Any) -> None:
+        if isinstance(report, wire.Has | wire.Sent) and report.seconds:
+            report = type(report)(
+                **{**_fields(report), "seconds": report.seconds / 1000}
+            )
+        super().tell(report)
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in record.__struct_fields__}
+
+
+KINDS = {"": agent.Agent, FORGED: Forger, LYING: Liar, MORTAL: Mortal}
+
+
+@dataclass(frozen=True)
+class Start:
+    """One node to start."""
+
+    name: str
+    folder: str
+    listen: str
+    coordinators: list[str]  # connection files
+    kind: str = ""
+    namespace: str = ""
+
+
+class Nodes:
+    """Nodes by name, each a process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.pids: dict[str, int] = {}
+        self._nursery = subprocess.Popen(
+            [*_HERE, "nodes"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def start(
+        self,
+        name: str,
+        *coordinators: Coordinator,
+        kind: str = "",
+        host: str = "127.0.0.1",
+        namespace: str = "",
+    ) -> None:
+        """Start one, at any port: others hear of it from the coordinator."""
+        files = [str(one.folder / "nodes" / f"{name}.json") for one in coordinators]
+        folder, listen = str(self.folder / name), f"{host}:0"
+        started = Start(name, folder, listen, files, kind, namespace)
+        assert self._nursery.stdin is not None
+        assert self._nursery.stdout is not None
+        self._nursery.stdin.write(json.dumps(asdict(started)) + "\n")
+        self._nursery.stdin.flush()
+        self.pids[name] = json.loads(self._nursery.stdout.readline())["pid"]
+
+    def place(self, name: str) -> ShardPlace:
+        """What its connection file says."""
+        return read_place(self.folder / name / "connection.json")
+
+    def signal(self, name: str, number: int) -> None:
+        """Send one a signal."""
+        os.kill(self.pids[name], number)
+
+    def is_alive(self, name: str) -> bool:
+        """Say whether its process is there."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pids[name], 0)
+            return True
+        return False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Its children die with it: they asked the kernel for that.
+        self._nursery.kill()
+        self._nursery.communicate()
+
+
+class Coordinator:
+    """The coordinator, as a process: started, killed, started again on its port."""
+
+    def __init__(
+        self,
+        folder: Path,
+        nodes: Sequence[str],
+        *,
+        plan: str = "ours",
+        host: str = "127.0.0.1",
+    ) -> None:
+        self.folder, self._nodes, self._plan = folder, list(nodes), plan
+        self.address = f"{host}:0"
+        self.start()
+
+    def start(self) -> None:
+        """Start it and wait for its line."""
+        words = ["--data", str(self.folder), "--listen", self.address]
+        self.process = subprocess.Popen(
+            [*_HERE, "coordinator", self._plan, *words, "--", *self._nodes],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.address = json.loads(self.process.stdout.readline())["coordinator"]
+
+    @property
+    def place(self) -> ShardPlace:
+        """What opens it for an operator."""
+        return read_place(self.folder / "connection.json")
+
+    def show(self, events: int = 4096) -> Record:
+        """Return its record."""
+        return read_record(self.place, events)
+
+    def kill(self) -> None:
+        """``kill -9``, and wait for the end."""
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+
+@dataclass
+class Network:
+    """Nodes' own networks on one bridge, each behind token buckets in both directions.
+
+    Attributes:
+        rates: node → Mbit/s from it and to it.
+    """
+
+    rates: Mapping[str, tuple[int, int]]
+    name: str = field(default_factory=lambda: f"st{secrets.token_hex(3)}")
+
+    @classmethod
+    def draw(cls, count: int, seed: int) -> Self:
+        """Return root, n1, n2, … with the paper's rates, 155 to 455 Mbit/s."""
+        drawn = random.Random(seed)
+        names = ["root", *(f"n{number}" for number in range(1, count + 1))]
+        return cls(
+            {one: (drawn.randint(155, 455), drawn.randint(155, 455)) for one in names}
+        )
+
+    def __post_init__(self) -> None:
+        self._order = list(self.rates)
+        self._net = f"10.{random.SystemRandom().randint(64, 255)}.0"  # ours alone
+
+    def host(self, node: str) -> str:
+        """The node's address."""
+        return f"{self._net}.{self._order.index(node) + 1}"
+
+    @property
+    def here(self) -> str:
+        """The address of who made it, not slowed down."""
+        return f"{self._net}.254"
+
+    def namespace(self, node: str) -> str:
+        """The name of its network."""
+        return f"{self.name}-{self._order.index(node)}"
+
+    @property
+    def _hub(self) -> str:
+        return f"{self.name}-hub"
+
+    def __enter__(self) -> Self:
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _make(self) -> None:
+        _run("ip", "netns", "add", self._hub)
+        inner = ["link add br0 type bridge", "link set br0 up", "link set lo up"]
+        _batch("ip", self._hub, inner)
+        _run(
+            "ip",
+            "link",
+            "add",
+            self.name,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "up0",
+            "netns",
+            self._hub,
+        )
+        _run("ip", "address", "add", f"{self.here}/24", "dev", self.name)
+        _run("ip", "link", "set", self.name, "up")
+        joined, slowed = ["link set up0 master br0 up"], []
+        for index, (node, (out, back)) in enumerate(self.rates.items()):
+            own = self.namespace(node)
+            _run("ip", "netns", "add", own)
+            lines = [
+                f"link add eth0 type veth peer name n{index} netns {self._hub}",
+                f"address add {self.host(node)}/24 dev eth0",
+                "link set eth0 up",
+                "link set lo up",
+            ]
+            _batch("ip", own, lines)
+            _batch("tc", own, [_bucket("eth0", out)])
+            joined.append(f"link set n{index} master br0 up")
+            slowed.append(_bucket(f"n{index}", back))
+        _batch("ip", self._hub, joined)
+        _batch("tc", self._hub, slowed)
+
+    def __exit__(self, *_: object) -> None:
+        for name in [self._hub, *map(self.namespace, self._order)]:
+            subprocess.run(
+                ["ip", "netns", "delete", name], check=False, capture_output=True
+            )
+        subprocess.run(
+            ["ip", "link", "delete", self.name], check=False, capture_output=True
+        )
+
+
+class Site:
+    """Root and nodes of a network under one coordinator; times are those of its record."""
+
+    def __init__(
+        self,
+        folder: Path,
+        network: Network,
+        plan: str = "ours",
+        kinds: Mapping[str, str] | None = None,
+    ) -> None:
+        self.names = list(network.rates)
+        self.coordinator = Coordinator(
+            folder / "coordinator", self.names, plan=plan, host=network.here
+        )
+        self.nodes = Nodes(folder)
+        for name in self.names:
+            kind = (kinds or {}).get(name, "")
+            place = {"host": network.host(name), "namespace": network.namespace(name)}
+            self.nodes.start(name, self.coordinator, kind=kind, **place)
+        wait_for(lambda: len(self.coordinator.show(0).nodes) == len(self.names))
+
+    def spread(
+        self,
+        number: int,
+        size: int,
+        but: Collection[str] = (),
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> float:
+        """Publish a version, wait for all, and return the mean receipt time, s."""
+        agent.give(self.nodes.place("root"), number, os.urandom(size))
+        meanwhile()
+        expected = {*self.names} - {*but}
+        wait_for(lambda: expected <= {*self.holders(number)})
+        return fmean(self.receipts(number, "version").values())
+
+    def holders(self, number: int) -> list[str]:
+        """Return who has a version."""
+        return self.coordinator.show(0).versions.get(number, [])
+
+    def add_up(self, number: int, size: int) -> float:
+        """Sum a vector of each node; return how long the root waited for it, s."""
+        names = self.names[1:]
+
+        def give(index: int) -> None:
+            vector = np.full(size // 8, 1 << index, "<i8").tobytes()
+            agent.give(self.nodes.place(names[index]), number, vector, (names[index],))
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(give, range(len(names))))
+        item, data = agent.collect(self.nodes.place("root"), number, names, 120.0)
+        assert [*item.ids] == sorted(names)
+        assert (np.frombuffer(data, "<i8") == (1 << len(names)) - 1).all()
+        return max(self.receipts(number, "opened").values())
+
+    def receipts(self, number: int, begun: str) -> dict[str, float]:
+        """Return node → s from the beginning to its last receipt."""
+        is_sum = begun == "opened"
+        events = [e for e in self.coordinator.show().events if e.number == number]
+        since = next(e.at for e in events if e.what == begun)
+        sent = [e for e in events if e.what == "sent" and bool(e.ids) == is_sum]
+        return {e.node: e.at - since for e in sent}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.nodes.__exit__()
+        self.coordinator.kill()
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 120.0) -> None:
+    """Wait until a condition holds; fail when it does not in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, f"not in {seconds} s"
+        time.sleep(0.02)
+
+
+def _bucket(device: str, rate: int) -> str:
+    return f"qdisc add dev {device} root tbf rate {rate}mbit burst 128kb latency 50ms"
+
+
+def _batch(tool: str, namespace: str, lines: Sequence[str]) -> None:
+    text = "\n".join(lines) + "\n"
+    _run(tool, "-n", namespace, "-batch", "-", text=text)
+
+
+def _run(*words: str, text: str = "") -> None:
+    done = subprocess.run(
+        words, input=text, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, (words, done.stderr)
+
+
+def find_obstacle() -> str:
+    """Return why this process can make no networks; empty when it can."""
+    if os.geteuid() != 0:
+        return "networks of their own are made by root"
+    name = f"st{secrets.token_hex(3)}"
+    try:
+        with Network({"a": (155, 155)}, name):
+            return ""
+    except (AssertionError, FileNotFoundError) as error:
+        return f"this system makes no shaped networks: {error}"
+
+
+def _serve_node(start: Start) -> None:
+    if start.namespace:
+        libc = ctypes.CDLL(None, use_errno=True)
+        with Path(f"/run/netns/{start.namespace}").open("rb") as file:
+            assert libc.setns(file.fileno(), _NEWNET) == 0, ctypes.get_errno()
+    places = [read_place(Path(one)) for one in start.coordinators]
+    host = start.listen.rpartition(":")[0]
+    node = KINDS[start.kind](Path(start.folder), start.listen, places, (host,))
+    sys.stdout.write(json.dumps({"pid": os.getpid()}) + "\n")
+    sys.stdout.flush()
+    node.run()
+
+
+def _breed() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    for line in sys.stdin:
+        if os.fork() == 0:
+            ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG: with this process
+            try:
+                _serve_node(Start(**json.loads(line)))
+            finally:
+                os._exit(1)
+
+
+def _coordinate(plan: str, data: str, address: str, nodes: list[str]) -> None:
+    from stoilo.learn.traffic.coordinator import Coordinator as Served  # noqa: PLC0415
+
+    more: dict[str, Any] = {}
+    if plan != "ours":  # a fixed tree, whose root is the first node
+        tree = {"star": trees.star, "tree": trees.balance}[plan](nodes[0], nodes[1:])
+        more["distribution"] = partial(trees.TreeDistribution, tree=tree)
+        more["aggregation"] = partial(trees.TreeAggregation, tree=tree)
+    host = address.rpartition(":")[0]
+    service = None
+    while service is None:  # nodes that call it may hold its port for a moment
+        try:
+            service = Served(Path(data), address, nodes, (host,), **more)
+        except InternalError:
+            time.sleep(0.05)
+    sys.stdout.write(json.dumps({"coordinator": service.address}) + "\n")
+    sys.stdout.flush()
+    service.run()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "nodes":
+        _breed()
+    else:
+        _, _, plan, _, data, _, address, _, *names = sys.argv
+        _coordinate(plan, data, address, names)
