@@ -5,7 +5,8 @@
 Prints a table of the product (`stoilo/**/*.py`; generated bindings left out) beside its
 goals and fails where a figure is beyond its limit. A limit above its goal is a debt: it
 is lowered, and raised only by what a whole new part needs (ADR 68: described libraries;
-ADR 73 to 94: learning, and cells).
+ADR 73 to 95: learning, and cells; ADR 96 to
+103: traffic between nodes, a console, accounts).
 """
 
 from __future__ import annotations
@@ -185,8 +186,8 @@ def measure() -> list[Row]:
 
 ENDLESS = float("inf")
 LIMITS: dict[str, tuple[float, float]] = {
-    "files": (0, 675),
-    "lines": (0, 140_500),
+    "files": (0, 715),
+    "lines": (0, 148_300),
     "median": (150, 250),
     "long": (0, 6),
     "comments": (4.0, ENDLESS),
@@ -196,7 +197,7 @@ LIMITS: dict[str, tuple[float, float]] = {
     "pairs": (0, 0),
     "base": (0, 61),
     "codes": (0, 300),
-    "commands": (0, 67),
+    "commands": (0, 79),
 }
 """What may not be exceeded, low to high."""
 

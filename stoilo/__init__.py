@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from stoilo.client.capture.library import send_source_of
     from stoilo.client.connection import Connection, connect
     from stoilo.client.futures import Executor, TaskFuture
-    from stoilo.client.mapping import MapItem, MapProgress, MapRun
+    from stoilo.client.chunks import MapProgress
+    from stoilo.client.mapping import MapItem, MapRun
     from stoilo.client.options import CreateOptions, TaskLimits
     from stoilo.client.results import SystemError as SystemError  # noqa: A004 - thesis
     from stoilo.client.results import TaskResult, TimedOut, UserError
@@ -52,7 +53,7 @@ _PLACES = {
     "CreateOptions": "stoilo.client.options",
     "Executor": "stoilo.client.futures",
     "MapItem": "stoilo.client.mapping",
-    "MapProgress": "stoilo.client.mapping",
+    "MapProgress": "stoilo.client.chunks",
     "MapRun": "stoilo.client.mapping",
     "SourceRefused": "stoilo.client.wire",
     "StagedTask": "stoilo.client.task",

@@ -177,13 +177,19 @@ def boinc() -> None:
 
 
 _LEARN = {
-    "shard": ("learn", "Serve a shard of the parameter store."),
-    "cell": ("learn", "Be a member of a cell: machines that execute orders together."),
-    "plan": ("learn", "Cut a model into stages of a pipeline."),
-    "coordinator": ("coordinator", "Go on with trainings whose trainers are away."),
-    "dispatcher": ("traffic", "Say which node fetches which model from whom."),
-    "node": ("traffic", "Hold models and sums, fetch them and give them on."),
-    "traffic": ("traffic", "Show who sent what to whom, rates, who is at fault."),
+    "shard": ("learn.parts", "Serve a shard of the parameter store."),
+    "cell": (
+        "learn.parts",
+        "Be a member of a cell: machines that execute orders together.",
+    ),
+    "plan": ("learn.parts", "Cut a model into stages of a pipeline."),
+    "coordinator": (
+        "learn.coordinator",
+        "Go on with trainings whose trainers are away.",
+    ),
+    "dispatcher": ("learn.traffic", "Say which node fetches which model from whom."),
+    "node": ("learn.traffic", "Hold models and sums, fetch them and give them on."),
+    "traffic": ("learn.traffic", "Show who sent what to whom, rates, who is at fault."),
 }
 
 

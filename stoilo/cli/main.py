@@ -29,7 +29,7 @@ COMMANDS = {
     "release": ("groups", "Sign releases offline, publish and check them."),
     "audit": ("groups", "Verify the log and fetch proofs."),
     "volunteer": ("volunteer.group", "Help a project from this machine."),
-    "account": ("account", "Who may submit to a server, or review."),
+    "account": ("account.commands:account", "Who may submit to a server, or review."),
     "boinc": ("groups", "Volunteers and computers of a project."),
     "backup": ("backup", "Copy everything a server keeps, while it runs."),
     "restore": ("backup", "Make a server's data directory out of a backup."),

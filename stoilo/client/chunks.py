@@ -244,3 +244,19 @@ def _items(text: str) -> Iterator[int]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         yield from range(int(first), int(last or first) + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class MapProgress:
+    """Counts of items: all, sent at least once, finished, and tasks used."""
+
+    total: int
+    sent: int
+    done: int
+    tasks: int
+
+    def __str__(self) -> str:
+        """Return the counts as one line."""
+        return (
+            f"{self.done} of {self.total} done, {self.sent} sent in {self.tasks} tasks"
+        )

@@ -22,6 +22,7 @@ from stoilo.client.chunks import (
     WINDOW,
     ChunkCost,
     ChunkSizer,
+    MapProgress,
     MapRecord,
     computing_budget_s,
 )
@@ -70,22 +71,6 @@ class MapItem(Generic[ResultT]):
 
     index: int
     result: TaskOutcome[ResultT]
-
-
-@dataclass(frozen=True, slots=True)
-class MapProgress:
-    """Counts of items: all, sent at least once, finished, and tasks used."""
-
-    total: int
-    sent: int
-    done: int
-    tasks: int
-
-    def __str__(self) -> str:
-        """Return the counts as one line."""
-        return (
-            f"{self.done} of {self.total} done, {self.sent} sent in {self.tasks} tasks"
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from stoilo import learn
-from stoilo.cli.learn import cell as command
+from stoilo.cli.learn.parts import cell as command
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import to_node
 from stoilo.core.digests import content_digest

@@ -14,7 +14,7 @@ import sys
 from itertools import count
 from pathlib import Path
 
-from stoilo.cli.learn import shard
+from stoilo.cli.learn.parts import shard
 from stoilo.learn.store import network, protocol, shards
 from tests.support.faultyshards import KINDS, kill_before
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from stoilo.cli.learn import harden, serve
+from stoilo.cli.learn.parts import harden, serve
 from stoilo.cli.output import FILE, FOLDER, JSON, render_day, render_table, say
 from stoilo.learn.store.place import read_place
 from stoilo.learn.traffic.agent import Agent

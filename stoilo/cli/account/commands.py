@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from stoilo.cli.account_tokens import (
+from stoilo.cli.account.tokens import (
     DAYS,
     open_accounts,
     show,

@@ -1,0 +1,1 @@
+"""`stoilo account`: who may use a server."""

@@ -1,0 +1,1 @@
+"""`stoilo learn`: what training needs beside a project."""
