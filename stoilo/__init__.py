@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from stoilo.client.address import Address
     from stoilo.client.capture.arguments import StoredValue
     from stoilo.client.capture.library import send_source_of
+    from stoilo.client.chunks import MapProgress
     from stoilo.client.connection import Connection, connect
     from stoilo.client.futures import Executor, TaskFuture
-    from stoilo.client.chunks import MapProgress
     from stoilo.client.mapping import MapItem, MapRun
     from stoilo.client.options import CreateOptions, TaskLimits
     from stoilo.client.results import SystemError as SystemError  # noqa: A004 - thesis

@@ -19,8 +19,8 @@ from collections.abc import (
 )
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, cast
 
-from stoilo.client.connection import CONNECT_S, Connection, Where, connect
 from stoilo.client.chunks import MapProgress
+from stoilo.client.connection import CONNECT_S, Connection, Where, connect
 from stoilo.client.mapping import MapItem, MapRun
 from stoilo.client.results import ResultT
 from stoilo.client.session import PATIENCE_S, Journal, Review
