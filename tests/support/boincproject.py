@@ -57,7 +57,7 @@ def freeze_project(data: Path) -> None:
     That takes half a minute, so tests do it once and give each `BoincProject` a copy.
     """
     with Deployment(data):
-        run_boinc_command("programs", "--data", str(data))
+        run_boinc_command("programs", "--data", str(data), "--flavor", "pure", "--yes")
 
 
 class BoincProject:

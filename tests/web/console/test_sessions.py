@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from stoilo.core.errors import DeniedError
 from stoilo.server.admission import tokens
-from stoilo.server.operations import accounts
+from stoilo.server.operations import access, accounts
 from stoilo.web.console.sessions import IDLE_S, PAGES, SIGN_INS, Sessions
 from tests.support.console import Visitor
 from tests.support.serverbench import acts
@@ -113,7 +113,7 @@ def test_who_signs_out_is_signed_out_on_the_server_too(served: ConsoleBench) -> 
 
 def test_revoking_an_account_s_tokens_ends_its_sessions(served: ConsoleBench) -> None:
     visitor = served.visitor()
-    accounts.revoke(served.bench.store, "ada", "", served.bench.clock())
+    access.revoke(served.bench.store, "ada", "", served.bench.clock())
     assert visitor.ask(TASKS).status == 401
 
 
