@@ -119,7 +119,7 @@ def test_slow_validators_stop_nobody_and_end_with_their_task(
     until(lambda: not is_judging(deployment))
     assert hostile.poll(slow).state == "cancelled"
     assert hostile.create().code == "STO-R009"
-    account(deployment, "revoke", "eve", "--all")
+    account(deployment, "token", "revoke", "eve", "--all")
     assert hostile.create().code == "STO-R001"
     restart(deployment)
     finish_one(honest)
