@@ -176,6 +176,18 @@ def test_reviewers_token_keeps_its_role(bench: Bench) -> None:
     assert owner_of(bench, token).role == "reviewer"
 
 
+def test_new_role_ends_sessions_and_links_of_the_former_one(bench: Bench) -> None:
+    with bench.store.write() as connection:
+        secrets = [
+            tokens.issue_link(connection, "ada", Role.OPERATOR, NOW),
+            tokens.open_session(connection, bench.token, NOW),
+        ]
+    accounts.change_role(bench.store, "ada", Role.OPERATOR, NOW)
+    assert owner_of(bench, secrets[0]).role == "operator"  # of that role already
+    with pytest.raises(DeniedError, match="STO-R001"):
+        owner_of(bench, secrets[1])
+
+
 def test_facts_say_what_is_used_and_by_whom(bench: Bench) -> None:
     accounts.join_group(bench.store, "ada", "bio", NOW)
     allow(bench, "ada", open_tasks=40)
