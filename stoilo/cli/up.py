@@ -14,9 +14,9 @@ import click
 import msgspec
 
 from stoilo.cli.output import FOLDER, JSON
-from stoilo.server.app.run import UpLine, run_server, settle_collector
+from stoilo.server.app.run import RunningNodes, UpLine, run_server, settle_collector
 from stoilo.server.app.task_server import Face
-from stoilo.server.config import load_config
+from stoilo.server.config import ServerConfig, load_config
 
 SWITCH_S = 0.0005
 """A call crosses many threads; behind one that reads a large value each crossing waits this
@@ -73,7 +73,7 @@ def up(data: Path, as_json: bool, log_format: str, **flags: object) -> None:
         sys.stdout.flush()
 
     sys.setswitchinterval(SWITCH_S)
-    asyncio.run(run_server(config, ready, find_faces()))
+    asyncio.run(run_server(config, ready, find_faces(), find_nodes(config)))
 
 
 class JsonLines(logging.Formatter):
@@ -90,6 +90,16 @@ class JsonLines(logging.Formatter):
         if record.exc_info:
             said["exception"] = self.formatException(record.exc_info)
         return json.dumps(said)
+
+
+def find_nodes(config: ServerConfig) -> RunningNodes | None:
+    """Return the project's own nodes, None where the settings name none."""
+    if not config.node:
+        return None
+    from stoilo.learn.store.place import read_place  # noqa: PLC0415 - for few projects
+    from stoilo.learn.traffic.origin import Origin  # noqa: PLC0415
+
+    return Origin(read_place(Path(config.node)), read_place(Path(config.dispatcher)))
 
 
 def find_faces() -> tuple[Face, ...]:

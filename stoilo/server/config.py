@@ -69,6 +69,10 @@ class ServerConfig:
             again; without such an account, and on a stock engine, none is. 0 = never.
         mirrors: data servers that hosts may have shared files from, as
             URLs with final slash, comma-separated.
+        node: connection file of the project's own node on this machine, as `stoilo learn node`
+            writes it: what tasks share spreads from there to all nodes; with `dispatcher`.
+        dispatcher: connection file of `stoilo learn dispatcher`: it says which nodes have a
+            file, and hosts fetch it there.
         keep_workunits_days: how long rows of finished workunits and their results are
             kept; 0 = for ever. Tasks, outcomes, credit and the log are not among them.
     """
@@ -99,6 +103,8 @@ class ServerConfig:
     adaptive: str = ""
     spot_check_percent: int = 2
     mirrors: str = ""
+    node: str = ""
+    dispatcher: str = ""
     keep_workunits_days: int = 30
 
     @property
@@ -159,6 +165,10 @@ def load_config(
     if config.spot_check_percent > EVERY_ONE:
         raise UsageError("STO-R090", "setting spot_check_percent is at most 100")
     parse_mirrors(config.mirrors)
+    if bool(config.node) != bool(config.dispatcher):
+        raise UsageError(
+            "STO-R090", "settings node and dispatcher are given both or neither"
+        )
     return config, origins
 
 

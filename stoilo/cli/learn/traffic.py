@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +13,21 @@ from stoilo.cli.output import FILE, FOLDER, JSON, render_day, render_table, say
 from stoilo.learn.store.place import read_place
 from stoilo.learn.traffic.agent import Agent
 from stoilo.learn.traffic.coordinator import Coordinator
+from stoilo.learn.traffic.holdings import KEPT_BYTES, KEPT_VERSIONS, Kept
 from stoilo.learn.traffic.record import Event, Record, read_record
+from stoilo.learn.traffic.wire import MOST_KEPT
 
-_MB, _MBIT = 1e6, 125_000
+if TYPE_CHECKING:
+    from stoilo.learn.traffic.face import VolunteerFace
+
+_GB, _MB, _MBIT = 1e9, 1e6, 125_000
+_KEEP = click.option(
+    "--keep",
+    type=click.IntRange(1, MOST_KEPT),
+    default=KEPT_VERSIONS,
+    show_default=True,
+    help="Versions, the newest; of a node also no more than --keep-gb.",
+)
 _NAMES = click.option(
     "--tls-name",
     "names",
@@ -33,6 +46,7 @@ _NAMES = click.option(
     required=True,
     help="Name of a node: its connection file is DIR/nodes/NAME.json.",
 )
+@_KEEP
 @_NAMES
 @JSON
 def dispatcher(
@@ -40,6 +54,7 @@ def dispatcher(
     listen: str,
     nodes: tuple[str, ...],
     names: tuple[str, ...],
+    keep: int,
     *,
     as_json: bool,
 ) -> None:
@@ -50,7 +65,8 @@ def dispatcher(
     """
     del as_json  # the line is JSON anyway; main renders errors
     harden()
-    serve("dispatcher", Coordinator(data.absolute(), listen, nodes, names), data)
+    service = Coordinator(data.absolute(), listen, nodes, names, kept=keep)
+    serve("dispatcher", service, data)
 
 
 @click.command()
@@ -64,6 +80,19 @@ def dispatcher(
     required=True,
     help="Its file for this node, DIR/nodes/NAME.json there; several stand by.",
 )
+@click.option(
+    "--serve",
+    "address",
+    default="",
+    help="host:port where volunteers get versions by digest; else nowhere.",
+)
+@click.option("--url", default="", help="The same as they reach it, with final slash.")
+@click.option(
+    "--certificate", default="", help="PEM file; --serve needs it off loopback."
+)
+@click.option("--key", default="", help="PEM file of its key.")
+@click.option("--keep-gb", default=KEPT_BYTES / _GB, show_default=True)
+@_KEEP
 @_NAMES
 @JSON
 def node(
@@ -72,17 +101,37 @@ def node(
     dispatchers: tuple[Path, ...],
     names: tuple[str, ...],
     *,
+    keep: int,
+    keep_gb: float,
+    address: str,
+    url: str,
+    certificate: str,
+    key: str,
     as_json: bool,
 ) -> None:
     """Hold models and sums, fetch them from other nodes as told, and give them on.
 
-    Prints one JSON line when it answers: address, and the connection file for who publishes
-    or collects here. It may be killed at any moment and started again.
+    Prints one JSON line when it answers: address, the connection file for who publishes or
+    collects here, and the URL for volunteers where there is one. It may be killed at any
+    moment and started again.
     """
     del as_json  # as above
     harden()
     places = [read_place(file) for file in dispatchers]
-    serve("node", Agent(data.absolute(), listen, places, names), data)
+    face = _open_face(address, url, certificate, key) if address else None
+    kept = Kept(keep, int(keep_gb * _GB))
+    own = face.url if face else ""
+    agent = Agent(data.absolute(), listen, places, names, kept=kept, url=own)
+    if face is not None:
+        face.start(agent.holdings, agent.tell)
+    serve("node", agent, data, **({"url": own} if own else {}))
+
+
+def _open_face(*words: str) -> VolunteerFace:
+    # A web server that a node without this has no use for.
+    from stoilo.learn.traffic.face import VolunteerFace  # noqa: PLC0415
+
+    return VolunteerFace(*words)
 
 
 @click.command()

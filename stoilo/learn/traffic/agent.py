@@ -20,7 +20,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, UnreachableError, UsageError
@@ -28,7 +28,7 @@ from stoilo.learn.store import protocol as p
 from stoilo.learn.store.network import TokenService
 from stoilo.learn.store.place import ShardPlace
 from stoilo.learn.traffic import wire as w
-from stoilo.learn.traffic.holdings import KEPT_ROUNDS, Holdings
+from stoilo.learn.traffic.holdings import KEPT_ROUNDS, Holdings, Kept
 from stoilo.learn.traffic.links import Obedience, Term
 
 _PAUSE_S = 0.2  # before a coordinator is called again; doubled to `_MOST_PAUSE_S`
@@ -46,6 +46,8 @@ class Agent(TokenService):
         address: where it listens, ``host:port``.
         coordinators: whom it reports to; the latest that leads is obeyed.
         names: more of the machine's, for TLS; the first is how others reach it.
+        kept: how much of versions it holds.
+        url: where volunteers get versions from it, empty: nowhere.
     """
 
     def __init__(
@@ -54,13 +56,19 @@ class Agent(TokenService):
         address: str,
         coordinators: Sequence[ShardPlace],
         names: tuple[str, ...] = (),
+        *,
+        kept: Kept = Kept(),  # noqa: B008 - immutable
+        url: str = "",
     ) -> None:
         super().__init__(data, address, names)
+        self._url = url
         self.place = self.admit_one()
         token = secrets.token_urlsafe(32)
         self._tokens[_NODES] = token
         self.for_nodes = ShardPlace(self.address, token, self._ca)
-        self.holdings = Holdings(data / "held")
+        self.holdings = Holdings(
+            data / "held", kept, lambda item: self.tell(w.Forgot(item))
+        )
         self._terms = Obedience()
         self._leader: _Link | None = None  # whose the newest term is
         self._rounds = dict[int, list[str]]()  # that the owner collects
@@ -91,7 +99,7 @@ class Agent(TokenService):
         with self._changed:
             led = self._leader not in {None, link}
             items, rounds = self.holdings.list(), dict(self._rounds)
-            return w.Hello(self.for_nodes, self.term, led, items, rounds)
+            return w.Hello(self.for_nodes, self.term, led, items, rounds, self._url)
 
     @property
     def term(self) -> Term:
@@ -127,6 +135,9 @@ class Agent(TokenService):
 
     def _get(self, order: w.Get) -> None:
         """Do an order and report it; a failure after a pause, for another may follow."""
+        if not self.holdings.wants(order.item):
+            self.tell(w.Forgot(order.item))
+            return
         with self._changed:
             if order.item in self._busy:
                 return  # another coordinator's order: its end is reported to all
@@ -192,6 +203,8 @@ class Agent(TokenService):
         self.tell(w.Sent(asked.transfer, time.monotonic() - begun))
 
     def _take(self, stream: socket.socket, item: w.Item) -> None:
+        if not self.holdings.wants(item):
+            raise UnreachableError("STO-T037", "the node has no room for that")
         p.send_frame(stream, w.DONE)
         if item not in self.holdings:
             self.holdings.receive(stream, item, time.monotonic() + w.OWNER_S)
@@ -323,13 +336,18 @@ def give(
         OSError: it is not there, or stands still.
     """
     item = w.Item(number, content_digest(data), len(data), ids)
+    give_file(place, item, io.BytesIO(data))
+    return item
+
+
+def give_file(place: ShardPlace, item: w.Item, file: BinaryIO) -> None:
+    """Let the owner's node hold a file's bytes, as `give`; they are read piece by piece."""
     with place.connect(w.STALL_S) as stream:
         p.send_frame(stream, w.Give(item))
         w.receive(stream, p.Answer)
-        w.send_bytes(stream, io.BytesIO(data))
-        stream.settimeout(None)  # it may have to write them
+        w.send_bytes(stream, file)
+        stream.settimeout(w.OWNER_S)  # it may have to write them
         w.receive(stream, p.Answer)
-    return item
 
 
 def collect(

@@ -37,6 +37,7 @@ from stoilo.learn.traffic import distribution as d
 from stoilo.learn.traffic import wire as w
 from stoilo.learn.traffic.holdings import KEPT_ROUNDS, KEPT_VERSIONS
 from stoilo.learn.traffic.links import LinkMatrix, begin_term
+from stoilo.learn.traffic.reach import Reach
 from stoilo.learn.traffic.record import SHOWN, Log, Record
 
 SLOWEST = 250_000  # bytes/s: a transfer that is slower loses its lease
@@ -50,6 +51,7 @@ Transfer = d.Transfer | a.Order
 class _Node:
     name: str
     place: ShardPlace
+    url: str
     orders: queue.SimpleQueue[w.Order] = field(default_factory=queue.SimpleQueue)
 
 
@@ -76,6 +78,7 @@ class Coordinator(TokenService):
         names: more of the machine's, for TLS.
         distribution: how a version spreads; fixed trees are there to compare with.
         aggregation: how a round is added up.
+        kept: how many of the newest versions are spread.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class Coordinator(TokenService):
         *,
         distribution: Callable[..., d.Distribution] = d.Distribution,
         aggregation: Callable[..., a.Aggregation] = a.Aggregation,
+        kept: int = KEPT_VERSIONS,
     ) -> None:
         super().__init__(data, address, names)
         self.place = self.admit_one()
@@ -95,6 +99,7 @@ class Coordinator(TokenService):
             self.admit_again(name, data / "nodes" / f"{name}.json")
         self._distribution, self._aggregation = distribution, aggregation
         self._name, self._links = secrets.token_hex(8), LinkMatrix()
+        self._reach, self._kept = Reach(), kept
         self.term = begin_term([], self._name)
         self._lock = threading.RLock()
         self._nodes = dict[str, _Node]()
@@ -112,11 +117,14 @@ class Coordinator(TokenService):
         Repeater("leases", [self._expire], _TICK_S).start()
 
     def talk(self, stream: socket.socket, owner: str) -> None:
-        """Hear a node, give it orders, or show the record to an operator."""
+        """Hear a node, give it orders, or show an operator the record or who has what."""
         stream.settimeout(w.SILENCE_S)
-        match w.receive(stream, w.Hello | w.Listen if owner else w.Show):
+        kinds = w.Hello | w.Listen if owner else w.Show | w.Locate
+        match w.receive(stream, kinds):
             case w.Show(events):
                 p.send_frame(stream, self.show(events))
+            case w.Locate():
+                p.send_frame(stream, self.locate())
             case w.Hello() as hello:
                 self._hear(stream, owner, hello)
             case w.Listen():
@@ -135,9 +143,16 @@ class Coordinator(TokenService):
                 [*self.log.newest][-min(events, SHOWN) :] if events > 0 else [],
             )
 
+    def locate(self) -> w.Located:
+        """Return where volunteers get which version."""
+        with self._lock:
+            urls = {one.name: one.url for one in self._nodes.values()}
+            held = [(self._items[n].digest, one) for n, one in self._versions.items()]
+            return self._reach.locate(urls, held, self._links.named())
+
     def _hear(self, stream: socket.socket, name: str, hello: w.Hello) -> None:
         """Take a node in, and what it reports until it is silent."""
-        node = _Node(name, hello.place)
+        node = _Node(name, hello.place, hello.url[: w.MOST_TEXT])
         with self._lock:
             if hello.term > self.term:
                 if hello.is_led:  # stand by: the later one is well
@@ -204,6 +219,11 @@ class Coordinator(TokenService):
                     self._sent(node.name, report)
                 case w.Failed():
                     self._failed(node.name, report)
+                case w.Forgot(item):
+                    if self._items.get(item.number) == item:
+                        self._versions[item.number].gone(node.name, time.monotonic())
+                case w.Reached():
+                    self._reach.hear(node.name, report)
                 case w.Opened(number, ids):
                     self._open_round(node.name, number, ids)
                 case w.Beat(term) if term > self.term:
@@ -239,7 +259,7 @@ class Coordinator(TokenService):
                 summed.size, summed.lease_s = item.size, _lease_s(item.size)
                 self._send_sums(summed.ready(name, parts, now), item.number)
             return
-        newest = sorted({item.number, *self._versions})[-KEPT_VERSIONS:]
+        newest = sorted({item.number, *self._versions})[-self._kept :]
         if item.number not in newest:
             return
         one = self._versions.get(item.number) or self._begin(name, item)
@@ -254,6 +274,7 @@ class Coordinator(TokenService):
     def _begin(self, name: str, item: w.Item) -> d.Distribution:
         """Return a version that begins at a node, in the place of the oldest."""
         self._begun["version"] += 1
+        self._reach.advance(self._begun["version"])
         self.log.note("version", name, item.number, size=item.size)
         self._items[item.number] = item
         one = self._versions[item.number] = self._distribution(
@@ -263,7 +284,7 @@ class Coordinator(TokenService):
             iteration=self._begun["version"],
             lease_s=_lease_s(item.size),
         )
-        for old in sorted(self._versions)[:-KEPT_VERSIONS]:
+        for old in sorted(self._versions)[: -self._kept]:
             del self._versions[old], self._items[old]
         return one
 
@@ -342,7 +363,8 @@ class Coordinator(TokenService):
     def _give(self) -> None:
         """Order whatever can be fetched now, and note who is newly held at fault."""
         now = time.monotonic()
-        for number, one in self._versions.items():
+        spreading = [(n, one) for n, one in self._versions.items() if not one.done]
+        for number, one in spreading:
             for name in [name for name in one.holders if name in self._nodes]:
                 while isinstance(reply := one.ask(name, now), d.Give):
                     if reply.transfer in self._given:

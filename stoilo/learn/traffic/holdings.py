@@ -12,9 +12,9 @@ import hashlib
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 import numpy as np
@@ -24,16 +24,46 @@ from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.files import read_bounded
 from stoilo.learn.traffic import wire as w
 
-KEPT_VERSIONS = 3  # newest ones that a node holds
+KEPT_VERSIONS = 64  # newest ones that a node holds
+KEPT_BYTES = 20 * 10**9  # of them together
 KEPT_ROUNDS = 8  # newest ones whose parts it holds, where nobody collects them
 _NOTE = ".note"
 WORD = np.dtype("<i8")  # of sums: fixed-point numbers, exact in whatever order
 
 
-class Holdings:
-    """Items in a folder; any thread may call."""
+class Kept(NamedTuple):
+    """How much of versions a node holds."""
 
-    def __init__(self, folder: Path) -> None:
+    versions: int = KEPT_VERSIONS
+    nbytes: int = KEPT_BYTES
+
+    def choose(self, items: Iterable[w.Item]) -> set[w.Item]:
+        """Return which of these stay: newest first, as many as there is room for."""
+        chosen, room = set[w.Item](), self.nbytes
+        newest = sorted(items, key=lambda one: (one.number, one.digest), reverse=True)
+        for item in newest[: self.versions]:
+            if item.size <= room:
+                chosen.add(item)
+                room -= item.size
+        return chosen
+
+
+class Holdings:
+    """Items in a folder; any thread may call.
+
+    Args:
+        folder: theirs.
+        kept: how much of versions.
+        on_forgotten: is told of each version that went for want of room.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        kept: Kept = Kept(),  # noqa: B008 - immutable
+        on_forgotten: Callable[[w.Item], None] = lambda _: None,
+    ) -> None:
+        self._kept, self._on_forgotten = kept, on_forgotten
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder, self._lock, self._drafts = folder, threading.Lock(), 0
         self._items: set[w.Item] = set()
@@ -52,6 +82,18 @@ class Holdings:
     def __contains__(self, item: object) -> bool:
         with self._lock:
             return item in self._items
+
+    def wants(self, item: w.Item) -> bool:
+        """Say whether there is room for an item beside newer ones."""
+        return bool(item.ids) or item in self._kept.choose([*self._versions(), item])
+
+    def find(self, digest: str) -> Path | None:
+        """Return where the version of a digest lies, None without one."""
+        found = (one for one in self._versions() if one.digest == digest)
+        return next((self._folder / one.key for one in found), None)
+
+    def _versions(self) -> Sequence[w.Item]:
+        return [one for one in self.list() if not one.ids]
 
     def open(self, item: w.Item) -> BinaryIO:
         """Return its bytes to read; raises ``STO-T037`` for what is not held."""
@@ -118,10 +160,15 @@ class Holdings:
 
     def _trim(self, item: w.Item) -> None:
         """Forget the oldest where one more of its kind has come."""
-        alike = [one for one in self.list() if bool(one.ids) == bool(item.ids)]
-        numbers = sorted({one.number for one in alike})
-        for number in numbers[: -(KEPT_ROUNDS if item.ids else KEPT_VERSIONS)]:
-            self.drop(number, sums=bool(item.ids))
+        if item.ids:
+            numbers = sorted({one.number for one in self.list() if one.ids})
+            for number in numbers[:-KEPT_ROUNDS]:
+                self.drop(number, sums=True)
+            return
+        held = self._versions()
+        for old in {*held} - self._kept.choose(held):
+            self._forget(old)
+            self._on_forgotten(old)
 
     def _forget(self, item: w.Item) -> None:
         with self._lock:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import socket
 import time
+from collections.abc import Iterable
 from typing import Any, BinaryIO, Literal
 
 import msgspec
@@ -26,6 +27,9 @@ from stoilo.learn.traffic.links import Term
 MOST_BYTES = 1 << 20  # of a frame
 MOST_ITEM = 64 << 30  # bytes of a model or a sum
 MOST_IDS = 4096  # contributions of a round
+MOST_KEPT = 1024  # versions of a node: each is a line of its first word
+MOST_NETWORKS = 256  # of volunteers, in a report
+MOST_TEXT = 200  # characters of a URL or a network
 PIECE = 256 << 10  # bytes
 STALL_S = 5.0  # in which a piece comes or goes, or its stream is given up
 BEAT_S = 1.0  # how often a node and its coordinator say that they live
@@ -64,6 +68,8 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     is_led: bool  # whether who said so still leads it
     items: list[Item]
     rounds: dict[int, list[str]]  # that its owner collects: the ids he waits for
+    # with final slash: where volunteers get versions by digest; none: not here
+    url: str = ""
 
 
 class Listen(msgspec.Struct, frozen=True, tag="listen"):
@@ -93,6 +99,29 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     # stalled: nothing came for a while; bytes: others than the digest's; refused: the part
     # has something in common with what is held; else the other side was not there
     fault: Literal["", "bytes", "stalled", "refused"]
+
+
+class Forgot(msgspec.Struct, frozen=True, tag="forgot"):
+    """The node has no room for a version, or none any more."""
+
+    item: Item
+
+
+class Reached(msgspec.Struct, frozen=True, tag="reached"):
+    """How fast versions went to volunteers of late; of each network the last time."""
+
+    downloads: dict[str, tuple[int, float]]  # network → bytes, s
+
+    def __post_init__(self) -> None:
+        """Refuse what no honest node says."""
+        sizes = [size for size, _ in self.downloads.values()]
+        fair = all(0 <= size <= MOST_ITEM for size in sizes)
+        if (
+            not fair
+            or len(sizes) > MOST_NETWORKS
+            or longest(self.downloads) > MOST_TEXT
+        ):
+            raise TrustError("STO-T038", "no such downloads can have been")
 
 
 class Opened(msgspec.Struct, frozen=True, tag="opened"):
@@ -159,8 +188,25 @@ class Show(msgspec.Struct, frozen=True, tag="show"):
     events: int = 200
 
 
-Report = Has | Sent | Failed | Opened | Beat
+class Locate(msgspec.Struct, frozen=True, tag="locate"):
+    """Of a project's server: tell where volunteers get which version."""
+
+
+class Located(msgspec.Struct, frozen=True, tag="located"):
+    """Who has what, and how fast it is for whom."""
+
+    urls: dict[str, str]  # node → where it serves volunteers, with final slash
+    holders: dict[str, list[str]]  # a version's digest → nodes, the oldest first
+    rates: list[tuple[str, str, float]]  # node, volunteers' network, bytes/s
+
+
+Report = Has | Sent | Failed | Forgot | Reached | Opened | Beat
 Order = Get | Drop | Lead
+
+
+def longest(texts: Iterable[str]) -> int:
+    """Return how many characters the longest has."""
+    return max(map(len, texts), default=0)
 
 
 def receive(stream: socket.socket, kind: Any, most: int = MOST_BYTES) -> Any:  # noqa: ANN401 - of a type or a union, the same

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from stoilo.server.engines.embedded.files.depot import Download
+    from stoilo.server.engines.embedded.files.holders import Nodes
     from stoilo.server.engines.interface import (
         Assimilator,
         EngineFigures,
@@ -166,6 +167,17 @@ class EmbeddedEngine:
     def create_workunits(self, specs: Sequence[WorkunitSpec]) -> None:
         """Store workunits in one durable step; see `interface.Engine`."""
         self._store.create(specs, self.now())
+        if self.mirrors.nodes is not None:
+            shared = (f for spec in specs for f in spec.files if f.sticky)
+            for digest in dict.fromkeys(file.digest for file in shared):
+                self.mirrors.nodes.offer(digest, self._depot.path(digest))
+
+    def join(self, nodes: Nodes) -> None:
+        """Let shared files spread over the project's own nodes and hosts fetch them there.
+
+        To be called before `start`.
+        """
+        self.mirrors.nodes, nodes.on_news = nodes, self._checks.wake
 
     def cancel(self, *names: str) -> None:
         """End workunits unless they have ended; see `interface.Engine`."""
@@ -233,12 +245,14 @@ class EmbeddedEngine:
         if not is_mirror_key(self._mirror_secret, key):
             return None
         with self._database.read() as connection:
-            return self._depot.shared(connection, 1, digest).get(digest)
+            return self._depot.shared(connection, 1, [digest]).get(digest)
 
     def _check_mirrors(self) -> bool:
         with self._database.read() as connection:
             samples = self._depot.shared(connection, SAMPLES)
-        self.mirrors.check(samples)
+            newest = [*self.mirrors.holders().urls][-SAMPLES:]
+            held = self._depot.shared(connection, SAMPLES, newest) if newest else {}
+        self.mirrors.check(samples, held)
         return False  # the next time is a pause away
 
     def status(self, name: str) -> WorkunitStatus | None:
@@ -266,7 +280,7 @@ class EmbeddedEngine:
         self._mover.start()
         self._served = (validation, assimilator)
         self._round.start()
-        if self.mirrors.urls:
+        if self.mirrors.urls or self.mirrors.nodes:
             self._checks.start()
 
     def close(self) -> None:

@@ -26,7 +26,7 @@ from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.workunits import measure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
     from sqlalchemy import Connection
@@ -101,6 +101,10 @@ class Depot:
         self._lock = threading.Lock()
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
+    def path(self, digest: str) -> Path:
+        """Return where the file of a digest lies, where it is large and there."""
+        return self._directory / digest
+
     def retain(self, digests: Iterable[str]) -> frozenset[str]:
         """Keep files of exactly these digests also while no workunit names them.
 
@@ -117,7 +121,7 @@ class Depot:
         self,
         connection: Connection,  # of the engine's database
         most: int,  # how many; which ones nobody can say
-        digest: str = "",  # look for this one only; untrusted
+        among: Collection[str] = (),  # look for these only; untrusted
     ) -> dict[str, Path]:
         """Return where files lie that many tasks share, never one task's arguments."""
         table, needs = schema.files, schema.workunit_files
@@ -125,10 +129,10 @@ class Depot:
         query = select(table.c.digest).where(
             table.c.content.is_(None), sticky | table.c.digest.in_(self._retained)
         )
-        if digest:
-            query = query.where(table.c.digest == digest)
+        if among:
+            query = query.where(table.c.digest.in_(among))
         found = connection.scalars(query.limit(most))
-        return {one: self._directory / one for one in found}
+        return {one: self.path(one) for one in found}
 
     @contextlib.contextmanager
     def hold(self, files: Iterable[WorkunitFile]) -> Iterator[tuple[StoredFile, ...]]:

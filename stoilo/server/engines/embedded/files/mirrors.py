@@ -1,9 +1,10 @@
 """Mirrors: HTTP caches in front of the project that hosts fetch shared files from.
 
 Files are named by their SHA-256 and never change, so anything that keeps what it has
-fetched serves them. A mirror is not trusted: a host checks what it gets, and the project's
-own URL always comes last. BOINC's clients take URLs in the order of the reply and go on to
-the next after any failure (``client/pers_file_xfer.cpp``), ours do the same.
+fetched serves them. The project's own nodes are mirrors too, named for what they have
+(`holders`). A mirror is not trusted: a host checks what it gets, and the project's own URL
+always comes last. BOINC's clients take URLs in the order of the reply and go on to the
+next after any failure (``client/pers_file_xfer.cpp``), ours do the same.
 
 One thing they cannot mend: wrong bytes of the right length end a stock client's task
 (``cs_files.cpp``: a checksum error is final). So a host that says that its downloads
@@ -15,7 +16,6 @@ checked.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import logging
 import random
@@ -30,6 +30,12 @@ from urllib.parse import urlsplit
 
 from stoilo.core.errors import UsageError
 from stoilo.core.http_client import HttpClient, HttpError
+from stoilo.server.engines.embedded.files.holders import (
+    Holders,
+    Nodes,
+    network_of,
+    order_urls,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -101,6 +107,7 @@ class Mirrors:
         on_doubt: Callable[[], None] = lambda: None,
     ) -> None:
         self.urls = tuple(urls)
+        self.nodes: Nodes | None = None  # the project's own, which hosts fetch from too
         self._clock = clock
         self._on_doubt = on_doubt
         self._lock = threading.Lock()
@@ -108,37 +115,55 @@ class Mirrors:
         self._were_good = False  # hosts may have been sent to some
         self._distrusting: OrderedDict[int, float] = OrderedDict()
 
+    def holders(self) -> Holders:
+        """Return which nodes have what."""
+        return self.nodes.holders() if self.nodes else Holders()
+
     def check(
         self,
         # some shared files of ours, by digest; without any nobody is in use
         samples: Mapping[str, Path],
+        held: Mapping[str, Path] | None = None,  # the same of those that nodes have
         most_s: float = CHECK_S,  # longest check of one mirror, s
     ) -> None:
         """Find out which mirrors are in use from now on: those that send what we have."""
-        good = set()
-        for url in self.urls:
-            problem = check_mirror(url, samples, most_s)
+        good, asked = set(), dict.fromkeys(self.urls, samples)
+        of = self.holders().urls
+        for url in sorted(frozenset[str]().union(*of.values()) - asked.keys()):
+            has = {d: p for d, p in (held or {}).items() if url in of.get(d, ())}
+            asked[url] = has
+        for url, known in asked.items():
+            problem = check_mirror(url, known, most_s)
             if not problem:
                 good.add(url)
-            elif samples and url in self._good:
+            elif known and url in self._good:
                 log.warning("mirror %s is out: %s", url, problem)
             if not problem and url not in self._good:
                 log.info("mirror %s is in use", url)
         self._good = frozenset(good)
         self._were_good = self._were_good or bool(good)
 
-    def name(self, files: Iterable[FileInfo], host: int) -> tuple[FileInfo, ...]:
+    def name(
+        self,
+        files: Iterable[FileInfo],
+        host: int,
+        address: str = "",  # the host's, as far as it is known
+    ) -> tuple[FileInfo, ...]:
         """Return files with the mirrors where a host shall look for what tasks share."""
-        good = () if self._distrusts(host) else self._good
-        # Each host has an order of its own, the same at every call (rendezvous hashing):
-        # hosts spread evenly, and a mirror that comes or goes moves no host but its own.
-        ranked = sorted(good, key=lambda url: _draw(url, host))[:MOST_NAMED]
-        return tuple(
-            replace(file, mirrors=tuple(f"{url}{file.name}" for url in ranked))
-            if file.sticky and file.nbytes > LEAST_BYTES
-            else file
-            for file in files
-        )
+        good = frozenset[str]() if self._distrusts(host) else self._good
+        if not good:
+            return tuple(files)
+        holders = self.holders()
+        rates = holders.rates.get(network_of(address), {})
+
+        def look(file: FileInfo) -> FileInfo:
+            if not file.sticky or file.nbytes <= LEAST_BYTES:
+                return file
+            here = good & holders.urls.get(file.name, frozenset()).union(self.urls)
+            ranked = order_urls(here, rates, host, file.name)[:MOST_NAMED]
+            return replace(file, mirrors=tuple(f"{url}{file.name}" for url in ranked))
+
+        return tuple(look(file) for file in files)
 
     def excuses(self, host: int, report: ReportedResult, sent_at: int) -> bool:
         """Say whether a failed result, sent at `sent_at`, is taken for the mirrors' fault.
@@ -210,8 +235,3 @@ def _piece(path: Path, draw: random.Random) -> tuple[int, bytes] | None:
             return start, stream.read(PIECE_BYTES)
     except OSError:
         return None
-
-
-def _draw(url: str, host: int) -> bytes:
-    """Return a host's draw of a mirror; the smallest goes first."""
-    return hashlib.sha256(f"{host}\0{url}".encode()).digest()

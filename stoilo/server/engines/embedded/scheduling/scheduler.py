@@ -110,9 +110,9 @@ class Scheduler:
         self._catalogue: Catalogue | None = None
 
     def handle(
-        self, request: SchedulerRequest, base_url: str, now: int
+        self, request: SchedulerRequest, base_url: str, now: int, address: str = ""
     ) -> SchedulerReply:
-        """Return the reply to a (parsed, still untrusted) request.
+        """Return the reply to a (parsed, still untrusted) request from an address.
 
         A call that has nothing to write is answered from a snapshot, beside any writer.
 
@@ -132,7 +132,8 @@ class Scheduler:
             self._activity.note_call(host.id, request.rpc_seqno, anew=host.new)
         if request.results:
             self._on_report()
-        return reply
+        named = self._mirrors.name(reply.files, host.id if host else 0, address)
+        return replace(reply, files=named)
 
     def _quiet(
         self,
@@ -232,7 +233,7 @@ class Scheduler:
             aborts_unstarted=tuple(
                 name for name in others if name in held and is_needless(held[name])
             ),
-            files=self._mirrors.name(files, host.id),
+            files=files,
             uploads=tuple(
                 UploadInfo(
                     one.upload_name,

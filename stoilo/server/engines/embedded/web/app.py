@@ -188,7 +188,8 @@ class _Face:
             return Response(render_reply(parsed, self._options.project), media_type=XML)
         offers = self._engine.offers
         seen = offers.count
-        reply = await self._answer(parsed)
+        address = request.client.host if request.client else ""
+        reply = await self._answer(parsed, address)
         acks, parsed = (
             reply.acks,
             replace(parsed, results=(), wait_s=_hold(parsed, reply)),
@@ -200,17 +201,17 @@ class _Face:
             if now == seen or await request.is_disconnected():
                 break
             seen = now
-            reply = replace(await self._answer(parsed), acks=acks)
+            reply = replace(await self._answer(parsed, address), acks=acks)
         self.refusals.note_reply(request, reply)
         text = render_reply(replace(reply, waits=True), self._options.project)
         return Response(text, media_type=XML)
 
-    async def _answer(self, request: SchedulerRequest) -> SchedulerReply:
+    async def _answer(self, request: SchedulerRequest, address: str) -> SchedulerReply:
         """Let the scheduler answer, in a thread of those that only do this."""
         now = self._engine.now()
         handle = self._engine.scheduler.handle
         return await anyio.to_thread.run_sync(
-            handle, request, self._base_url, now, limiter=self._answering
+            handle, request, self._base_url, now, address, limiter=self._answering
         )
 
     async def download(self, request: Request) -> Response:
