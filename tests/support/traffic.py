@@ -31,13 +31,15 @@ import numpy as np
 
 from stoilo.core.errors import InternalError
 from stoilo.learn.store.place import ShardPlace, read_place
-from stoilo.learn.traffic import agent, holdings, trees, wire
+from stoilo.learn.traffic import agent, face, holdings, trees, wire
 from stoilo.learn.traffic.record import Record, read_record
 
 __all__ = [
+    "DYING",
     "FORGED",
     "LYING",
     "MORTAL",
+    "SERVING",
     "Coordinator",
     "Network",
     "Nodes",
@@ -48,14 +50,15 @@ __all__ = [
 
 _HERE = (sys.executable, "-m", "tests.support.traffic")
 FORGED, LYING, MORTAL = "forged", "lying", "mortal"
+SERVING, DYING = "serving", "dying"  # to volunteers; the second dies in a download
 _NEWNET = 0x40000000
 
 
 class Forger(agent.Agent):
     """A node that gives other bytes than it was asked for."""
 
-    def __init__(self, data: Path, *others: Any) -> None:
-        super().__init__(data, *others)
+    def __init__(self, data: Path, *others: Any, **more: Any) -> None:
+        super().__init__(data, *others, **more)
         self.holdings = ForgedHoldings(data / "held")
 
 
@@ -90,6 +93,29 @@ def _fields(record: Any) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
+class DyingFace(face.VolunteerFace):
+    """A face that ends its node in the middle of a whole file; ranges come."""
+
+    def app(self, *about: Any) -> Any:
+        honest = super().app(*about)
+
+        async def dying(scope: Any, receive: Any, send: Any) -> None:
+            ranged = any(name == b"range" for name, _ in scope["headers"])
+            sent = 0
+
+            async def half(message: Any) -> None:
+                nonlocal sent
+                await send(message)
+                sent += len(message.get("body", b""))
+                if sent and not ranged:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            await honest(scope, receive, half)
+
+        return dying
+
+
+FACES = {SERVING: face.VolunteerFace, DYING: DyingFace}
 KINDS = {"": agent.Agent, FORGED: Forger, LYING: Liar, MORTAL: Mortal}
 
 
@@ -414,7 +440,12 @@ def _serve_node(start: Start) -> None:
             assert libc.setns(file.fileno(), _NEWNET) == 0, ctypes.get_errno()
     places = [read_place(Path(one)) for one in start.coordinators]
     host = start.listen.rpartition(":")[0]
-    node = KINDS[start.kind](Path(start.folder), start.listen, places, (host,))
+    made = FACES[start.kind]("127.0.0.1:0") if start.kind in FACES else None
+    kind = KINDS.get(start.kind, agent.Agent)
+    more: dict[str, Any] = {"url": made.url} if made else {}
+    node = kind(Path(start.folder), start.listen, places, (host,), **more)
+    if made is not None:
+        made.start(node.holdings, node.tell)
     sys.stdout.write(json.dumps({"pid": os.getpid()}) + "\n")
     sys.stdout.flush()
     node.run()

@@ -39,6 +39,7 @@ SILENCE_MS: Final = 30_000  # in which a client takes nothing, and is hung up on
 REPORT_S: Final = 2.0  # between two reports
 STOP_S: Final = 10.0
 _UNSENT: Final = 128 * 1024  # bytes that the kernel takes beyond what is under way
+Note = Callable[[str, int, float], None]  # client's address, bytes, s
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
 
@@ -74,6 +75,7 @@ class VolunteerFace:
             (socket.TCP_USER_TIMEOUT, SILENCE_MS),
         ):
             self._listener.setsockopt(socket.IPPROTO_TCP, option, value)
+        self._listener.listen()  # before anybody is told of it
         self._config = ServerConfig(
             Path(), http=address, http_certificate=certificate, http_key=key
         )
@@ -82,14 +84,17 @@ class VolunteerFace:
     def start(self, holdings: Holdings, tell: Callable[[w.Report], None]) -> None:
         """Serve what is held, in a thread, and report downloads."""
         served = Downloads()
-        app = versions_app(holdings, served.note)
-        self._web = web_server(self._config, app)
+        self._web = web_server(self._config, self.app(holdings, served.note))
         self._thread = threading.Thread(
             target=self._web.run, args=([self._listener],), daemon=True
         )
         self._reports = Repeater("reach", [lambda: served.report(tell)], REPORT_S)
         self._thread.start()
         self._reports.start()
+
+    def app(self, holdings: Holdings, note: Note) -> object:
+        """Return the ASGI application that is served."""
+        return versions_app(holdings, note)
 
     def stop(self) -> None:
         """End both, open downloads soon."""
@@ -122,7 +127,7 @@ class Downloads:
 
 def versions_app(
     holdings: Holdings,
-    note: Callable[[str, int, float], None],  # client's address, bytes, s
+    note: Note,
     # s that a download of so many bytes may take
     allow: Callable[[int], float] = lambda size: BEGIN_S + size / SLOWEST,
 ) -> Starlette:
@@ -135,7 +140,9 @@ def versions_app(
             return Response("there is no such file", 404, media_type="text/plain")
         return _Measured(path, digest, note, allow)
 
-    return Starlette(routes=[Route("/{digest}", version, methods=["GET"])])
+    app = Starlette(routes=[Route("/{digest}", version, methods=["GET"])])
+    app.router.redirect_slashes = False
+    return app
 
 
 class _Measured(FileResponse):
@@ -147,7 +154,7 @@ class _Measured(FileResponse):
         self,
         path: Path,
         digest: str,
-        note: Callable[[str, int, float], None],
+        note: Note,
         allow: Callable[[int], float],
     ) -> None:
         headers = {

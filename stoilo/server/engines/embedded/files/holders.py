@@ -58,7 +58,7 @@ def order_urls(
     known = sorted((u for u in ranked if u in rates), key=lambda u: -rates[u])
     unknown = [url for url in ranked if url not in rates]
     lot = int.from_bytes(_draw(digest, host), "big")
-    if lot % 1000 < 1000 * min(len(known) / max(1, len(ranked)), P_MAX):
+    if not ranked or lot % 1000 < 1000 * min(len(known) / len(ranked), P_MAX):
         return known + unknown
     tried = unknown[0] if unknown else known[lot // 1000 % len(known)]
     return [tried, *(url for url in known + unknown if url != tried)]
