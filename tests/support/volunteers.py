@@ -16,6 +16,7 @@ from stoilo.executor.volunteer.ledger import Ledger
 from stoilo.executor.volunteer.scheduler import Settings
 from stoilo.executor.volunteer.transfer import Transfer
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
+from stoilo.server.engines.embedded.files.holders import Nodes
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
 from stoilo.server.engines.interface import OutcomeKind
 from tests.support.engine import (
@@ -40,12 +41,20 @@ class VolunteerWorld:
     Args:
         directory: everything lies below; each volunteer's state under its user's name.
         options: of the engine.
+        nodes: the project's own.
     """
 
-    def __init__(self, directory: Path, options: EngineOptions = OPTIONS) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        options: EngineOptions = OPTIONS,
+        nodes: Nodes | None = None,
+    ) -> None:
         self.directory = directory
         self.engine = EmbeddedEngine(directory / "engine", options=options)
         self.outcomes = OutcomeRecorder()
+        if nodes is not None:
+            self.engine.join(nodes)
         self.engine.start(BodyValidation(), self.outcomes)
         self.server = ProjectServer(self.engine).__enter__()
         self.volunteers: list[tuple[Volunteer, threading.Thread]] = []

@@ -2,9 +2,11 @@ import io
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
-from stoilo.learn.traffic.holdings import KEPT_VERSIONS, Holdings
+from stoilo.learn.traffic.holdings import Holdings, Kept
 from stoilo.learn.traffic.wire import Item
 
 
@@ -82,12 +84,45 @@ def test_sum_too_large_for_its_numbers_is_refused(holdings):
         holdings.add(one, other)
 
 
-def test_oldest_versions_go_and_sums_stay(holdings):
+def test_oldest_versions_go_and_sums_stay(tmp_path):
+    forgotten = []
+    holdings = Holdings(tmp_path, Kept(3), forgotten.append)
     part = holdings.put(0, numbers(1), ("a",))
-    held = [holdings.put(number, b"model") for number in range(KEPT_VERSIONS + 1)]
+    held = [holdings.put(number, b"model") for number in range(4)]
     assert holdings.list() == [part, *held[1:]]
+    assert forgotten == held[:1]
     with pytest.raises(UnreachableError):
         holdings.open(held[0])
+
+
+def test_versions_have_so_many_bytes_together(tmp_path):
+    holdings = Holdings(tmp_path, Kept(nbytes=10))
+    held = [holdings.put(number, b"model") for number in range(4)]
+    assert holdings.list() == held[2:]
+    assert not holdings.wants(held[1])
+    assert not holdings.wants(Item(9, "0" * 64, 11))
+    assert holdings.wants(Item(9, "0" * 64, 10))
+
+
+ITEMS = st.sets(
+    st.builds(Item, st.integers(0, 9), st.sampled_from("abc"), st.integers(0, 9))
+)
+
+
+@given(ITEMS, st.integers(1, 5), st.integers(0, 20))
+def test_newest_stay_as_far_as_there_is_room(items, most, nbytes):
+    chosen = Kept(most, nbytes).choose(items)
+    assert chosen <= items
+    assert len(chosen) <= most
+    assert sum(one.size for one in chosen) <= nbytes
+    newest = max(items, key=lambda one: (one.number, one.digest), default=None)
+    assert newest is None or newest in chosen or newest.size > nbytes
+
+
+def test_version_is_found_by_its_digest_and_a_sum_is_not(holdings):
+    item, part = holdings.put(1, b"model"), holdings.put(1, numbers(1), ("a",))
+    assert holdings.find(item.digest).read_bytes() == b"model"
+    assert holdings.find(part.digest) is None
 
 
 def test_collected_round_is_forgotten_and_no_version_with_it(holdings):

@@ -23,6 +23,7 @@ from stoilo.server.engines.embedded.accounts.accounts import load_secret
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EngineOptions
 from stoilo.server.engines.embedded.files import mirrors as module
+from stoilo.server.engines.embedded.files.holders import Holders
 from stoilo.server.engines.embedded.files.mirrors import (
     DOWNLOAD_FAILED,
     LEAST_BYTES,
@@ -103,6 +104,54 @@ def test_mirror_is_named_for_large_shared_files(board):
     assert named(board) == (f"{ONE}{DIGEST}",)
     assert named(board, sticky=False) == ()
     assert named(board, nbytes=LEAST_BYTES) == ()
+
+
+class Known:
+    """Nodes of which it is known who has what."""
+
+    def __init__(self, holders):
+        self.holders = lambda: holders
+
+
+def test_node_is_named_for_what_it_has_and_only_then(board):
+    other = "0" * 64
+    board.nodes = Known(Holders({DIGEST: frozenset(), other: frozenset({TWO})}))
+    board._good = frozenset({ONE, TWO})
+    board.urls = ()
+    assert named(board) == ()
+    board.nodes = Known(Holders({DIGEST: frozenset({TWO}), other: frozenset({ONE})}))
+    assert named(board) == (f"{TWO}{DIGEST}",)
+    # The control: a plain list of the same nodes names one that lacks the file.
+    board.nodes, board.urls = None, (ONE, TWO)
+    assert f"{ONE}{DIGEST}" in named(board)
+
+
+def test_fastest_node_for_the_hosts_network_comes_first_beside_mirrors(board):
+    here = Holders({DIGEST: frozenset({TWO})}, {"203.0.113.0/24": {TWO: 5.0}})
+    board.nodes, board._good = Known(here), frozenset({ONE, TWO})
+    file = FileInfo(DIGEST, "http://project/f", LEAST_BYTES + 1, "0" * 32, sticky=True)
+
+    def first(host, address):
+        return board.name([file], host, address)[0].mirrors[0].removesuffix(DIGEST)
+
+    assert board.urls == (ONE, TWO)
+    board.urls = (ONE,)
+    near = [first(host, "203.0.113.9") for host in range(200)]
+    far = [first(host, "198.51.100.9") for host in range(200)]
+    # p = 1/2: of two addresses one is known, and the other half tries the unknown one.
+    assert 70 < near.count(TWO) < 130
+    assert 70 < far.count(TWO) < 130
+    here.rates["203.0.113.0/24"][ONE] = 1.0
+    assert [first(host, "203.0.113.9") for host in range(200)].count(TWO) > 170
+
+
+def test_node_is_checked_by_files_that_it_has(tmp_path, clock, known):
+    with ScriptedProject() as node:
+        node.answer(f"/{DIGEST}", Scripted(bytes(65_536), status=206))
+        made = Mirrors([], clock)
+        made.nodes = Known(Holders({DIGEST: frozenset({node.url})}))
+        made.check({}, {"0" * 64: tmp_path, **known}, 60.0)
+        assert named(made) == ()
 
 
 def test_mirror_that_was_not_checked_is_named_to_nobody(clock):
