@@ -181,5 +181,5 @@ class _Measured(FileResponse):
                 await super().__call__(scope, receive, count)
         except (ClientDisconnect, TimeoutError):
             return  # the server then closes the connection
-        if sent >= LEAST_BYTES and request.client is not None:
+        if sent > LEAST_BYTES and request.client is not None:
             self._note(request.client.host, sent, time.monotonic() - begun)

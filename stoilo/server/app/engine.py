@@ -132,7 +132,7 @@ _NOT_WITH_STOCK: Final = {
     "homogeneous": "set homogeneous redundancy in BOINC's own app",
     "spot_check_percent": "a stock scheduler has no spot checks",
     "mirrors": "its scheduler has no mirrors that work: put a cache before download_url",
-    "node": "its scheduler names the same addresses to all hosts, for as long as a workunit",
+    "node": "its workunits name the same addresses to all hosts, from before a node has a file",
     "dispatcher": "its scheduler cannot order addresses by host",
     "keep_workunits_days": "BOINC's db_purge removes old rows",
 }
