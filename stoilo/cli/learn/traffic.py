@@ -20,6 +20,7 @@ from stoilo.learn.traffic.wire import MOST_KEPT
 if TYPE_CHECKING:
     from stoilo.learn.traffic.face import VolunteerFace
 
+_SHOWN = 3  # newest versions of a node
 _GB, _MB, _MBIT = 1e9, 1e6, 125_000
 _KEEP = click.option(
     "--keep",
@@ -158,7 +159,9 @@ def _render(record: Record) -> str:
         faults = ",".join(record.named.get(name, ())) or "-"
         place = record.nodes.get(name, "gone")
         figures = f"{got / _MB:.1f}", f"{gave / _MB:.1f}"
-        nodes.append((name, place, ",".join(held) or "-", *figures, faults))
+        shown = ",".join(held[-_SHOWN:]) or "-"
+        shown = f"{len(held)}:..{shown}" if len(held) > _SHOWN else shown
+        nodes.append((name, place, shown, *figures, faults))
     rates = [("from", "to", "Mbit/s")]
     rates += [(one, to, f"{rate / _MBIT:.1f}") for one, to, rate in record.rates]
     tables = nodes, rates, _list_events(record.events)

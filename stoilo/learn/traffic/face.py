@@ -39,6 +39,7 @@ SILENCE_MS: Final = 30_000  # in which a client takes nothing, and is hung up on
 REPORT_S: Final = 2.0  # between two reports
 STOP_S: Final = 10.0
 _UNSENT: Final = 128 * 1024  # bytes that the kernel takes beyond what is under way
+_EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - not bound to
 Note = Callable[[str, int, float], None]  # client's address, bytes, s
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -60,12 +61,15 @@ class VolunteerFace:
     def __init__(
         self, address: str, url: str = "", certificate: str = "", key: str = ""
     ) -> None:
-        if not (parse_address(address).loopback or (certificate and key)):
+        place = parse_address(address)
+        if not (place.loopback or (certificate and key)):
             raise UsageError(
                 "STO-R090",
                 f"{address} is not a loopback address and has no TLS",
                 hint="give --certificate and --key, or put a proxy before 127.0.0.1",
             )
+        if not url and place.host in _EVERYWHERE:
+            raise UsageError("STO-R090", f"no volunteer can call {address}: give --url")
         parse_mirrors(url)
         self._listener = listen(address)
         # Accepted sockets inherit both. A download would otherwise seem to end when the

@@ -5,7 +5,9 @@ import pytest
 
 from stoilo.core.errors import DeniedError, UnreachableError
 from stoilo.learn.store import protocol as p
+from stoilo.learn.store.place import read_place
 from stoilo.learn.traffic import agent, wire
+from stoilo.learn.traffic.holdings import Kept
 from tests.support.traffic import FORGED, MORTAL
 
 MODEL = bytes(range(256)) * 1024
@@ -35,6 +37,26 @@ def test_version_reaches_every_node_and_one_that_comes_later(field):
     sent = [one for one in coordinator.show().events if one.what == "sent"]
     assert sorted(one.node for one in sent) == workers(4)
     assert coordinator.show().named == {}
+
+
+def test_node_with_little_room_says_so_and_is_asked_no_more(field, tmp_path):
+    coordinator = field.lead(["root", "small"])
+    field.nodes.start("root", coordinator)
+    told = read_place(coordinator.folder / "nodes" / "small.json")
+    small = agent.Agent(tmp_path / "s", "127.0.0.1:0", [told], kept=Kept(1))
+    threading.Thread(target=small.run, daemon=True).start()
+    for number in (2, 3):
+        field.publish(number, MODEL + bytes([number]))
+        field.wait_until(has_spread(coordinator, number, ["root", "small"]))
+    field.publish(1, MODEL)
+    field.wait_until(has_spread(coordinator, 1, ["root"]))
+    field.wait_until(lambda: coordinator.show(0).versions[2] == ["root"])
+    assert [one.number for one in small.holdings.list()] == [3]
+    sent = [one.number for one in coordinator.show().events if one.what == "sent"]
+    assert sent == [2, 3]
+    with pytest.raises(UnreachableError, match="no room"):
+        agent.give(small.place, 1, MODEL)
+    small.close()
 
 
 def test_versions_that_overlap_do_not_mix(settled):

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import socket
+from datetime import UTC, datetime
 
 import pytest
 import urllib3
@@ -11,6 +12,7 @@ from stoilo.core.errors import UsageError
 from stoilo.learn.traffic import wire
 from stoilo.learn.traffic.face import Downloads, VolunteerFace, versions_app
 from stoilo.learn.traffic.holdings import Holdings
+from stoilo.server.tls import LOCAL_NAMES, ensure_tls
 
 MODEL = bytes(range(256)) * 1024
 DIGEST = hashlib.sha256(MODEL).hexdigest()
@@ -89,6 +91,18 @@ def test_download_is_told_with_its_network_and_no_address(face, reports, wait_un
     assert seconds > 0
 
 
+def test_face_with_a_certificate_speaks_tls(holdings, tmp_path):
+    ca = ensure_tls(tmp_path, datetime.now(UTC), LOCAL_NAMES).ca
+    (tmp_path / "ca.pem").write_bytes(ca)
+    files = (str(tmp_path / "server.pem"), str(tmp_path / "server.key"))
+    made = VolunteerFace("127.0.0.1:0", "", *files)
+    made.start(holdings, print)
+    with urllib3.PoolManager(ca_certs=str(tmp_path / "ca.pem")) as pool:
+        assert pool.request("GET", f"{made.url}{DIGEST}", retries=False).data == MODEL
+    assert made.url.startswith("https://")
+    made.stop()
+
+
 async def converse(app, receive, send):
     headers = [(b"host", b"x")]
     scope = {"type": "http", "method": "GET", "path": f"/{DIGEST}", "headers": headers}
@@ -138,6 +152,7 @@ def test_report_has_no_more_networks_than_a_report_may():
         ("127.0.0.1:0", "https://n1.example"),
         ("127.0.0.1:0", "ftp://n1.example/"),
         ("127.0.0.1",),
+        ("0.0.0.0:0", "", "c.pem", "k.pem"),
     ],
 )
 def test_face_that_makes_no_sense_is_refused(words):
