@@ -14,9 +14,10 @@ import click
 import msgspec
 
 from stoilo.cli.output import FOLDER, JSON
-from stoilo.server.app.run import RunningNodes, UpLine, run_server, settle_collector
+from stoilo.server.app.run import UpLine, run_server, settle_collector
 from stoilo.server.app.task_server import Face
 from stoilo.server.config import ServerConfig, load_config
+from stoilo.server.engines.embedded.files.holders import Nodes
 
 SWITCH_S = 0.0005
 """A call crosses many threads; behind one that reads a large value each crossing waits this
@@ -92,7 +93,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(said)
 
 
-def find_nodes(config: ServerConfig) -> RunningNodes | None:
+def find_nodes(config: ServerConfig) -> Nodes | None:
     """Return the project's own nodes, None where the settings name none."""
     if not config.node:
         return None

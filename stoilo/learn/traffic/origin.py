@@ -53,6 +53,7 @@ class Origin:
         self._waiting = dict[str, Path]()  # by digest
         self._offered = dict[str, None]()  # digests, so that each is given once
         self._holders, self._heard_at = Holders(), float("-inf")
+        self._has_asked = False
         self._trouble = dict[str, str]()
         self._threads = (
             Repeater("stoilo-nodes", [self.ask], ASK_S),
@@ -94,6 +95,8 @@ class Origin:
         except (OSError, StoiloError) as error:
             self._tell("the dispatcher", error)
             return 0
+        finally:
+            self._has_asked = True
         self._tell("the dispatcher")
         before, now = self.holders(), read_holders(found)
         self._holders, self._heard_at = now, time.monotonic()
@@ -104,7 +107,8 @@ class Origin:
     def give(self) -> int:
         """Give the node one file that waits; return whether there may be more."""
         with self._lock:
-            if not self._waiting:
+            # What the nodes had before this server began is not handed out again.
+            if not (self._waiting and self._has_asked):
                 return 0
             digest, path = next(iter(self._waiting.items()))
         is_over = digest in self.holders().urls or self._give(digest, path)

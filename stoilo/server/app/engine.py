@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from stoilo.server.config import ServerConfig
     from stoilo.server.data_directory import DataDir
+    from stoilo.server.engines.embedded.files.holders import Nodes
 
 
 class EngineName(StrEnum):
@@ -71,6 +72,11 @@ class WorkEngine:
             options = HttpOptions(pages=pages, front=front)
             return create_project_app(self.embedded, url, options=options)
         return Starlette(middleware=[Middleware(PathPrefix, prefix=path)])
+
+    def join(self, nodes: Nodes | None) -> None:
+        """Let shared files spread over the project's own nodes, where there are some."""
+        if nodes is not None and self.embedded is not None:
+            self.embedded.join(nodes)
 
     def volunteers(
         self, count: int, home: DataDir, url: str, root_file: Path

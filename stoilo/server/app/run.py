@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import grpc
@@ -44,7 +44,6 @@ from stoilo.server.app.trust import load_policy
 from stoilo.server.config import ServerConfig
 from stoilo.server.data_directory import ConnectionFile, DataDir, claim_directory
 from stoilo.server.db.store import Store
-from stoilo.server.engines.embedded.files.holders import Nodes
 from stoilo.server.engines.embedded.web.people_pages import Front
 from stoilo.server.http.log_files import log_routes, seen_routes, side_routes
 from stoilo.server.http.release_files import release_routes
@@ -68,6 +67,7 @@ from stoilo.server.watching.calls import MeteredCalls
 from stoilo.server.watching.watch import ServerWatch
 
 if TYPE_CHECKING:
+    from stoilo.server.engines.embedded.files.holders import Nodes
     from stoilo.server.operations.volunteers import LocalVolunteers
 
 
@@ -95,23 +95,11 @@ class UpLine(msgspec.Struct, frozen=True):
     volunteers: int
 
 
-class RunningNodes(Nodes, Protocol):
-    """A project's nodes, which are told of files while the server runs."""
-
-    def start(self) -> None:
-        """Begin to ask and to tell."""
-        ...
-
-    def stop(self) -> None:
-        """End that, after what is in progress."""
-        ...
-
-
 async def run_server(
     config: ServerConfig,
     ready: Callable[[UpLine], None],
     faces: Sequence[Face] = (),
-    nodes: RunningNodes | None = None,
+    nodes: Nodes | None = None,
 ) -> None:
     """Run until SIGTERM or SIGINT; calls `ready` once everything answers.
 
@@ -160,7 +148,7 @@ async def _run(
     stop: asyncio.Event,
     ready: Callable[[UpLine], None],
     faces: Sequence[Face],
-    nodes: RunningNodes | None,
+    nodes: Nodes | None,
 ) -> None:
     policy = load_policy(config.policy)
     store = Store.open(config.database_url)
@@ -168,7 +156,7 @@ async def _run(
     project = start_project(config, home, stack, policy, store)
     parts = assemble(config, home, stack, policy, project, store)
     tasks, work = parts.tasks, parts.work
-    _join(work, nodes, stack)
+    work.join(nodes)
     release = parts.trust.release
     root = project.root
     watch = ReleaseWatch(root.directory, release.trust, clock, project.check_certified)
@@ -225,14 +213,6 @@ async def _run(
     ready(UpLine(place, http, master, token, str(home.connection), config.volunteers))
     await _watch(stop, _chores(project, parts, watch), (volunteers, programs))
     await set_serving(grpc_server, serving=False)
-
-
-def _join(work: WorkEngine, nodes: RunningNodes | None, stack: AsyncExitStack) -> None:
-    """Let shared files spread over the project's own nodes while the server runs."""
-    if nodes is not None and work.embedded is not None:
-        work.embedded.join(nodes)
-        nodes.start()
-        stack.callback(nodes.stop)
 
 
 def _bind(

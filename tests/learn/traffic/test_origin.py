@@ -52,6 +52,7 @@ def test_dead_node_and_dispatcher_disturb_nobody(lonely, tmp_path, caplog):
 
 
 def test_file_that_is_gone_or_small_is_nothing_to_hand_out(lonely, tmp_path):
+    lonely.ask()
     lonely.offer("0" * 64, tmp_path / "nothing")
     lonely.offer(*put(tmp_path, b"small"))
     assert lonely.give()
@@ -75,6 +76,9 @@ def test_files_are_given_once_and_spread(field, tmp_path):
     coordinator = field.begin(2)
     origin = Origin(field.nodes.place("root"), coordinator.place)
     digest, path = put(tmp_path, bytes(100_000))
+    origin.offer(digest, path)
+    assert not origin.give()  # nobody has said yet what there is
+    origin.ask()
     for _ in range(2):
         origin.offer(digest, path)
         origin.give()

@@ -28,7 +28,6 @@ class Served:
         self.wait_until = field.wait_until
         self.origin = Origin(field.nodes.place("root"), self.dispatcher.place)
         self.world = VolunteerWorld(folder, nodes=self.origin)
-        self.origin.start()
 
     def share(self, name, model):
         """Hand out a task with a model, and wait until some node is in use for it."""
@@ -44,7 +43,6 @@ class Served:
         (Path(self.world.directory) / "engine" / "files" / model.digest).unlink()
 
     def close(self):
-        self.origin.stop()
         self.world.close()
 
 

@@ -173,10 +173,7 @@ class EmbeddedEngine:
                 self.mirrors.nodes.offer(digest, self._depot.path(digest))
 
     def join(self, nodes: Nodes) -> None:
-        """Let shared files spread over the project's own nodes and hosts fetch them there.
-
-        To be called before `start`.
-        """
+        """Let shared files spread over the project's own nodes; before `start`."""
         self.mirrors.nodes, nodes.on_news = nodes, self._checks.wake
 
     def cancel(self, *names: str) -> None:
@@ -280,11 +277,15 @@ class EmbeddedEngine:
         self._mover.start()
         self._served = (validation, assimilator)
         self._round.start()
+        if self.mirrors.nodes is not None:
+            self.mirrors.nodes.start()
         if self.mirrors.urls or self.mirrors.nodes:
             self._checks.start()
 
     def close(self) -> None:
         """Stop moving workunits and close the database; see `interface.Engine`."""
+        if self.mirrors.nodes is not None:
+            self.mirrors.nodes.stop()
         self._checks.stop()
         self._round.stop()
         self._mover.close()

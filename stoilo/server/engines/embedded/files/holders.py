@@ -32,6 +32,14 @@ class Nodes(Protocol):
 
     on_news: Callable[[], None]  # called when a node comes that was not there
 
+    def start(self) -> None:
+        """Begin to hand out and to ask, in threads."""
+        ...
+
+    def stop(self) -> None:
+        """End that."""
+        ...
+
     def offer(self, digest: str, path: Path) -> None:
         """Let a file spread among them, some time, once; never waits or fails."""
         ...
