@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from stoilo.core.background import Repeater
 from stoilo.core.errors import UsageError
@@ -96,7 +96,7 @@ class VolunteerFace:
         self._thread.start()
         self._reports.start()
 
-    def app(self, holdings: Holdings, note: Note) -> object:
+    def app(self, holdings: Holdings, note: Note) -> ASGIApp:
         """Return the ASGI application that is served."""
         return versions_app(holdings, note)
 

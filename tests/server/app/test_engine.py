@@ -75,6 +75,7 @@ def test_stock_engine_is_the_project_of_the_directory(tmp_path, home):
         {"engine": "stock", "project_dir": "x", "spot_check_percent": 1},
         {"engine": "stock", "project_dir": "x", "keep_workunits_days": 0},
         {"engine": "stock", "project_dir": "x", "mirrors": "https://m.example/"},
+        {"engine": "stock", "project_dir": "x", "node": "n", "dispatcher": "d"},
     ],
 )
 def test_settings_of_the_other_engine_are_refused(tmp_path, home, settings):

@@ -69,6 +69,7 @@ class EmbeddedBench:
             f"u{user}@example.org", self.clock(), max_level=level
         )
         self.seqno += 1
+        address = fields.pop("address", "")
         request = SchedulerRequest(
             authenticator=fields.pop("key", account.weak_key),
             host_id=fields.pop("host_id", 0),
@@ -78,7 +79,7 @@ class EmbeddedBench:
             own_program=fields.pop("own_program", True),
             **fields,
         )
-        reply = self.engine.scheduler.handle(request, BASE, self.clock())
+        reply = self.engine.scheduler.handle(request, BASE, self.clock(), address)
         for result in reply.results:
             (upload,) = (info for info in reply.uploads if info.name == result.upload)
             self.uploads[result.name] = upload

@@ -19,6 +19,8 @@ from stoilo.core.boinc.messages import (
     ReportedResult,
 )
 from stoilo.core.errors import UsageError
+from stoilo.learn.traffic.face import VolunteerFace
+from stoilo.learn.traffic.holdings import Holdings
 from stoilo.server.engines.embedded.accounts.accounts import load_secret
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.embedded.engine import EngineOptions
@@ -112,6 +114,12 @@ class Known:
     def __init__(self, holders):
         self.holders = lambda: holders
 
+    def offer(self, digest, path):
+        """Nothing spreads here."""
+
+    def stop(self):
+        """Nothing was begun."""
+
 
 def test_node_is_named_for_what_it_has_and_only_then(board):
     other = "0" * 64
@@ -145,13 +153,21 @@ def test_fastest_node_for_the_hosts_network_comes_first_beside_mirrors(board):
     assert [first(host, "203.0.113.9") for host in range(200)].count(TWO) > 170
 
 
-def test_node_is_checked_by_files_that_it_has(tmp_path, clock, known):
-    with ScriptedProject() as node:
-        node.answer(f"/{DIGEST}", Scripted(bytes(65_536), status=206))
-        made = Mirrors([], clock)
-        made.nodes = Known(Holders({DIGEST: frozenset({node.url})}))
-        made.check({}, {"0" * 64: tmp_path, **known}, 60.0)
-        assert named(made) == ()
+def test_node_is_in_use_for_as_long_as_it_sends_what_the_project_has(
+    tmp_path, clock, known
+):
+    held = Holdings(tmp_path / "held")
+    item = held.put(1, MODEL)
+    face = VolunteerFace("127.0.0.1:0")
+    face.start(held, print)
+    made = Mirrors([], clock)
+    made.nodes = Known(Holders({DIGEST: frozenset({face.url})}))
+    made.check({}, {"0" * 64: tmp_path, **known}, 60.0)
+    assert named(made) == (f"{face.url}{DIGEST}",)
+    (tmp_path / "held" / item.key).write_bytes(bytes(len(MODEL)))
+    made.check({}, known, 60.0)
+    assert named(made) == ()
+    face.stop()
 
 
 def test_mirror_that_was_not_checked_is_named_to_nobody(clock):
@@ -345,6 +361,24 @@ def test_host_is_sent_to_a_checked_mirror_for_shared_files_only(checked, mirror)
     assert set(named_for.values()) == {()}
     got = urllib3.request("GET", f"{mirror.url}{DIGEST}", retries=False)
     assert got.data == MODEL
+
+
+def test_host_that_calls_is_sent_by_the_rates_of_its_network(bench):
+    asked = []
+
+    class Rates(dict):
+        def get(self, network, _default=None):
+            asked.append(network)
+            return {ONE: 1.0, TWO: 9.0}
+
+    bench.engine.mirrors.nodes = Known(
+        Holders({DIGEST: frozenset({ONE, TWO})}, Rates())
+    )
+    bench.engine.mirrors._good = frozenset({ONE, TWO})
+    reply = bench.request(1, cpu_req_instances=1.0, address="203.0.113.9")
+    named_for = {info.name: info.mirrors for info in reply.files}
+    assert {*named_for[DIGEST]} == {f"{ONE}{DIGEST}", f"{TWO}{DIGEST}"}
+    assert asked == ["203.0.113.0/24"]
 
 
 def test_mirror_that_lies_is_found_out_and_comes_back(checked, mirror):
