@@ -103,14 +103,14 @@ class Authenticator:
 ACCOUNT, SIGN_IN = "/console/account", "/console/sign-in"
 
 
-def register(visitor: Visitor, key: Authenticator, **lies: Any) -> Answer:  # noqa: ANN401
+def register(visitor: Visitor, key: Authenticator, **lies: Any) -> Answer:
     """Make a passkey on the account's page; returns what comes back."""
     page = visitor.ask(ACCOUNT)
     fields = page.forms()[f"{ACCOUNT}/passkey"] | key.make(asked_on(page), **lies)
     return visitor.post(f"{ACCOUNT}/passkey", fields)
 
 
-def enter(visitor: Visitor, key: Authenticator, **lies: Any) -> Answer:  # noqa: ANN401
+def enter(visitor: Visitor, key: Authenticator, **lies: Any) -> Answer:
     """Sign in on the sign-in page; returns what comes back."""
     page = visitor.ask(SIGN_IN)
     fields = page.forms()[f"{SIGN_IN}/passkey"] | key.sign(asked_on(page), **lies)

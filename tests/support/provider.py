@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
+import html
 import json
 import secrets
 import threading
@@ -96,8 +97,12 @@ class FakeProvider:
     def sign(self, asked: dict[str, str]) -> str:
         """Return the token about who signs in, with what it lies about."""
         claims = {
-            **{"iss": self.url, "aud": asked["client_id"], "nonce": asked["nonce"]},
-            **{"sub": "1", "iat": self.now, "exp": self.now + 300},
+            "iss": self.url,
+            "aud": asked["client_id"],
+            "nonce": asked["nonce"],
+            "sub": "1",
+            "iat": self.now,
+            "exp": self.now + 300,
             **self.who,
             **self.lies.get("claims", {}),
         }
@@ -123,7 +128,12 @@ def serve_provider() -> Iterator[FakeProvider]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self._answer({})
+            if self.path.startswith("/authorize"):  # a person who has a browser
+                back = parse_qs(urlsplit(self.path).query)["redirect_uri"][0]
+                link = html.escape(f"{back}?{provider.log_in(self.path)}")
+                self._send(200, f'<a href="{link}">Yes, that is me</a>'.encode())
+            else:
+                self._answer({})
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"])).decode()
@@ -131,8 +141,11 @@ def serve_provider() -> Iterator[FakeProvider]:
 
         def _answer(self, form: dict[str, str]) -> None:
             basic = self.headers.get("authorization", "")
-            status, body = provider.answer(urlsplit(self.path).path, form, basic)
+            self._send(*provider.answer(urlsplit(self.path).path, form, basic))
+
+        def _send(self, status: int, body: bytes) -> None:
             self.send_response(status)
+            self.send_header("content-type", "text/html")
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
@@ -142,7 +155,7 @@ def serve_provider() -> Iterator[FakeProvider]:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         provider.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield provider

@@ -23,8 +23,12 @@ class Tickets:
     Thread-safe. A restart of the server ends them all.
     """
 
-    def __init__(self, steady: Callable[[], float]) -> None:  # s, a clock never set
-        self._key, self._steady = secrets.token_bytes(32), steady
+    def __init__(
+        self,
+        steady: Callable[[], float],  # s, a clock that is never set
+        most: int = MOST_SPENT,
+    ) -> None:
+        self._key, self._steady, self._most = secrets.token_bytes(32), steady, most
         self._spent: dict[bytes, int] = {}
         self._lock = threading.Lock()
 
@@ -46,13 +50,13 @@ class Tickets:
         self.check(ticket, purpose)
         with self._lock:
             now = self._steady()
-            if len(self._spent) >= MOST_SPENT:
+            if len(self._spent) >= self._most:
                 self._spent = {
                     one: end for one, end in self._spent.items() if end > now
                 }
             if ticket in self._spent:
                 raise _too_old()
-            if len(self._spent) >= MOST_SPENT:
+            if len(self._spent) >= self._most:
                 raise PolicyRefusal("STO-E068", "too many sign in now", hint="wait")
             self._spent[ticket] = self._end(ticket)
 

@@ -1,15 +1,23 @@
-"""Chromium with a virtual authenticator: register, sign out, sign in, remove, be refused."""
+"""Chromium with a virtual authenticator: register, sign out, sign in, remove, be refused.
+
+And a provider on another site, from which a strict cookie does not come back.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stoilo.server.admission import tokens
+from tests.support.provider import CLIENT, SECRET, serve_provider
+from tests.support.serverbench import make_bench
+
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from playwright.sync_api import Page
 
-    from tests.support.console import ConsoleBench
+    from tests.support.console import ConsoleBench, Door
     from tests.web.conftest import Watched
 
 AUTHENTICATOR = {
@@ -63,3 +71,23 @@ def test_page_says_where_passkeys_work(
         "Passkeys need a browser with scripts, at http://localhost"
     ).wait_for()
     assert not page.get_by_role("button", name="Sign in with a passkey").is_visible()
+
+
+def test_person_who_comes_back_from_another_site_is_signed_in(
+    door: Door, tmp_path: Path, open_page: Callable[[], Watched]
+) -> None:
+    (tmp_path / "secret").write_text(SECRET)
+    bench, watched = make_bench(tmp_path), open_page()
+    with bench.store.write() as connection:
+        tokens.issue_token(connection, "u-1", tokens.Role.RESEARCHER, bench.clock())
+    with serve_provider() as provider:
+        provider.url = provider.url.replace("127.0.0.1", "localhost")
+        provider.who, provider.now = {"sub": "u-1"}, bench.clock()
+        settings = {"oidc_client": CLIENT, "oidc_claim": "sub"}
+        settings |= {"oidc_secret_file": str(tmp_path / "secret")}
+        served = door.show(bench, oidc_issuer=provider.url, **settings)
+        watched.page.goto(f"{served.url}console/sign-in")
+        watched.page.get_by_role("link", name="Sign in at localhost").click()
+        watched.page.get_by_role("link", name="Yes, that is me").click()
+        watched.page.get_by_role("button", name="Sign out u-1").wait_for()
+    assert not any("Policy" in one for one in watched.complaints)
