@@ -75,13 +75,15 @@ class Authenticator:
     ) -> dict[str, str]:
         """Return the fields of a form that registers this passkey."""
         self.user = base64.urlsafe_b64decode(asked["user"]["id"] + "==")
-        public = ES256.from_cryptography_key(self.key.public_key()) | {3: alg}
+        numbers = self.key.public_key().public_numbers()
+        x, y = (one.to_bytes(32, "big") for one in (numbers.x, numbers.y))
+        public = ES256({1: 2, 3: alg, -1: 1, -2: x, -3: y})
         attested = AttestedCredentialData.create(b"\0" * 16, self.credential_id, public)
         made = self.data(flags | FLAG.AT, attested)
         whole = cbor.encode({"fmt": "none", "authData": made, "attStmt": {}})
         client = self.client_data("create", asked, **lies)
         named = {"id": b64(self.credential_id), "name": "key"}
-        return named | {"client": b64(client), "made": b64(whole)}
+        return named | {"clientDataJSON": b64(client), "attestationObject": b64(whole)}
 
     def sign(
         self, asked: Mapping[str, Any], *, flags: FLAG = SEEN, **lies: object
@@ -93,10 +95,10 @@ class Authenticator:
         signature = self.key.sign(signed, ec.ECDSA(hashes.SHA256()))
         return {
             "id": b64(self.credential_id),
-            "client": b64(client),
-            "data": b64(data),
+            "clientDataJSON": b64(client),
+            "authenticatorData": b64(data),
             "signature": b64(signature),
-            "user": b64(self.user),
+            "userHandle": b64(self.user),
         }
 
 

@@ -177,7 +177,7 @@ class Door:
         self,
         bench: Bench,
         roster: Roster | None = None,
-        **settings: str,  # of the server, beside the usual
+        **settings: Any,  # of the server, beside the usual
     ) -> ConsoleBench:
         """Show the console of `bench` from now on."""
         steady = SimpleNamespace(now=1000.0)

@@ -20,7 +20,6 @@ from stoilo.server.admission import tokens
 from stoilo.server.db import schema
 from stoilo.server.db.records import Owner
 from stoilo.server.operations.access import (
-    ID_CHARS,
     check_word,
     is_good,
     note_change,
@@ -41,18 +40,6 @@ class Credential:
     credential_id: bytes
     data: bytes  # WebAuthn's attested credential data, up to 2,048 bytes
     count: int
-
-
-@dataclass(frozen=True, slots=True)
-class Passkey:
-    """One that opens sessions; times in s since 1970."""
-
-    token: str  # the beginning of its digest
-    name: str
-    made_at: int
-    ends_at: int
-    used_at: int  # 0: never
-    credential: bytes
 
 
 def add_passkey(
@@ -86,26 +73,19 @@ def add_passkey(
     connection.execute(insert(schema.passkey).values(used_at=0, **values))
 
 
-def list_passkeys(
-    connection: Connection, account_id: int, now: int
-) -> tuple[Passkey, ...]:
-    """Return an account's good passkeys, oldest first."""
-    good = {
-        one.id: one for one in tokens_of(connection, account_id) if is_good(one, now)
-    }
-    table = schema.passkey
-    kept = select(table).where(table.c.token_id.in_(good)).order_by(table.c.token_id)
-    return tuple(
-        Passkey(
-            (token := good[row.token_id]).digest[:ID_CHARS],
-            token.name,
-            token.created_at,
-            token.expires_at,
-            row.used_at,
-            bytes(row.credential),
+def list_passkeys(connection: Connection, account_id: int, now: int) -> list[Row]:  # type: ignore[type-arg]  # of both tables
+    """Return an account's good passkeys, oldest first, each with its token."""
+    token, kept = schema.token, schema.passkey
+    query = (
+        select(token, kept)
+        .join(kept, kept.c.token_id == token.c.id)
+        .where(
+            token.c.account_id == account_id,
+            token.c.revoked_at.is_(None),
+            token.c.expires_at > now,
         )
-        for row in connection.execute(kept)
     )
+    return list(connection.execute(query.order_by(token.c.id)).all())
 
 
 def find_passkey(

@@ -45,15 +45,13 @@ class Account:
         owner, now = asked.visitor.owner, self._clock()
         with self._store.read() as connection:
             keys = sign_ins.list_passkeys(connection, owner.account_id, now)
-        found = [
-            one
-            for one in access.list_tokens(self._store, owner.name)
-            if one.scope == "*" and not one.revoked_at and one.expires_at > now
-        ]
+            held = access.tokens_of(connection, owner.account_id)
+        whole = [one for one in held if one.scope == "*" and access.is_good(one, now)]
         return asked.render(
             "console/account.html",
             passkeys=keys,
-            tokens=found,
+            tokens=whole,
+            id_chars=access.ID_CHARS,
             days=DAYS,
             most_days=access.MOST_DAYS,
             may=asked.visitor.fresh and not owner.suspended,

@@ -25,7 +25,6 @@ from fido2.webauthn import (
     AttestedCredentialData,
     AuthenticatorData,
     CollectedClientData,
-    PublicKeyCredentialDescriptor,
     PublicKeyCredentialParameters,
     PublicKeyCredentialRpEntity,
     PublicKeyCredentialType,
@@ -98,10 +97,9 @@ class Ceremonies:
 
         `known` are the account's credentials: their authenticators make no second one.
         """
-        ids = [AttestedCredentialData(one).credential_id for one in known]
         options, _ = self._server.register_begin(
             PublicKeyCredentialUserEntity(name=name, id=user_id, display_name=name),
-            [PublicKeyCredentialDescriptor(type=_KIND, id=one) for one in ids],
+            list(map(AttestedCredentialData, known)),
             resident_key_requirement=ResidentKeyRequirement.REQUIRED,
             user_verification=UserVerificationRequirement.REQUIRED,
             challenge=challenge,
@@ -119,10 +117,7 @@ class Ceremonies:
         """Return the passkey of a form (untrusted); raises ``STO-R001``."""
         with _ours():
             _check_frame(fields)
-            parts = ("clientDataJSON", "client"), ("attestationObject", "made")
-            found = self._server.register_complete(
-                _state(challenge), _response(fields, *parts)
-            )
+            found = self._server.register_complete(_state(challenge), _answer(fields))
             made = found.credential_data
             if made is None or len(made) > CREDENTIAL_BYTES or not made.credential_id:
                 raise ValueError("no credential")
@@ -142,25 +137,21 @@ class Ceremonies:
         """Return which signature of a passkey's this is; raises ``STO-R001``."""
         with _ours():
             _check_frame(fields)
-            if websafe_decode(fields["user"]) != user_id:
+            if websafe_decode(fields["userHandle"]) != user_id:
                 raise ValueError("another user's")
+            known = [AttestedCredentialData(credential)]
             self._server.authenticate_complete(
-                _state(challenge),
-                [AttestedCredentialData(credential)],
-                _response(
-                    fields,
-                    ("clientDataJSON", "client"),
-                    ("authenticatorData", "data"),
-                    ("signature", "signature"),
-                ),
+                _state(challenge), known, _answer(fields)
             )
-            return AuthenticatorData(websafe_decode(fields["data"])).counter
+            return AuthenticatorData(
+                websafe_decode(fields["authenticatorData"])
+            ).counter
 
 
 def read_challenge(fields: Mapping[str, str]) -> bytes:
     """Return the challenge that a form (untrusted) answers; raises ``STO-R001``."""
     with _ours():
-        return CollectedClientData(websafe_decode(fields["client"])).challenge
+        return CollectedClientData(websafe_decode(fields["clientDataJSON"])).challenge
 
 
 def read_id(fields: Mapping[str, str]) -> bytes:
@@ -170,7 +161,10 @@ def read_id(fields: Mapping[str, str]) -> bytes:
 
 
 def _check_frame(fields: Mapping[str, str]) -> None:
-    if CollectedClientData(websafe_decode(fields["client"])).cross_origin is not False:
+    if (
+        CollectedClientData(websafe_decode(fields["clientDataJSON"])).cross_origin
+        is not False
+    ):
         raise ValueError("asked for in a frame of another site")
 
 
@@ -179,10 +173,9 @@ def _state(challenge: bytes) -> dict[str, str]:
     return {"challenge": websafe_encode(challenge), "user_verification": required}
 
 
-def _response(fields: Mapping[str, str], *parts: tuple[str, str]) -> dict[str, object]:
-    response = {theirs: fields[ours] for theirs, ours in parts}
+def _answer(fields: Mapping[str, str]) -> dict[str, object]:
     named = {"id": fields["id"], "rawId": fields["id"], "type": _KIND.value}
-    return named | {"response": response}
+    return named | {"response": fields}  # each named as WebAuthn names it
 
 
 @contextlib.contextmanager

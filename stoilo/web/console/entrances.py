@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import secrets
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -45,15 +44,6 @@ SECRET_BYTES: Final = 1024
 QUERY_CHARS: Final = 2048
 
 
-@dataclass(frozen=True, slots=True)
-class Ways:
-    """What a sign-in page offers beside its form."""
-
-    origin: str  # where passkeys work; empty: nowhere
-    options: str  # of the browser's call, JSON
-    provider: str  # host of the provider, empty: none
-
-
 class Entrances:
     """The ways in of one server."""
 
@@ -72,14 +62,17 @@ class Entrances:
         self.provider = open_provider(config, place.url, self._clock, steady)
         self._turns = anyio.CapacityLimiter(AT_ONCE)
 
-    def offer(self, cookie: str) -> Ways:
-        """Return the ways in for who gets a form cookie."""
-        provider = urlsplit(self._issuer).netloc
-        if self.ceremonies is None:
-            return Ways("", "", provider)
-        challenge = self._tickets.make(f"sign {cookie}")
-        options = self.ceremonies.ask_to_sign(challenge)
-        return Ways(self.ceremonies.place.origin, options, provider)
+    def offer(self, cookie: str) -> dict[str, str]:
+        """Return what a sign-in page offers who gets a form cookie, "" for nothing.
+
+        The origin at which passkeys work, what a browser is asked for, the provider's host.
+        """
+        found = {"provider": urlsplit(self._issuer).netloc, "origin": "", "options": ""}
+        if self.ceremonies:
+            found["origin"] = self.ceremonies.place.origin
+            challenge = self._tickets.make(f"sign {cookie}")
+            found["options"] = self.ceremonies.ask_to_sign(challenge)
+        return found
 
     def by_passkey(self, cookie: str, address: str, fields: Mapping[str, str]) -> str:
         """Return a new session's token for a passkey's signature (untrusted).
@@ -89,13 +82,7 @@ class Entrances:
         """
         self._sessions.count_try(address)
         try:
-            challenge, purpose = read_challenge(fields), f"sign {cookie}"
-            self._tickets.check(challenge, purpose)
-            return self._sessions.open(
-                lambda connection, now: self._check(
-                    connection, now, challenge, purpose, fields
-                )
-            )
+            return self._enter(f"sign {cookie}", fields)
         except DeniedError as error:
             if error.code != "STO-R001":
                 raise
@@ -103,22 +90,23 @@ class Entrances:
                 "STO-R001", "this passkey is not accepted", hint="sign in by a link"
             ) from error
 
-    def _check(
-        self,
-        connection: Connection,
-        now: int,
-        challenge: bytes,
-        purpose: str,
-        fields: Mapping[str, str],
-    ) -> str:
-        if self.ceremonies is None:
-            raise DeniedError("STO-R001", "there are no passkeys here")
-        owner, kept = sign_ins.find_passkey(connection, read_id(fields), now)
-        user = self.ceremonies.user_id(owner.account_id, owner.name)
-        count = self.ceremonies.check_signed(fields, challenge, kept.credential, user)
-        sign_ins.use_passkey(connection, owner, kept, count, now)
-        self._tickets.spend(challenge, purpose)
-        return tokens.start_session(connection, owner, now)
+    def _enter(self, purpose: str, fields: Mapping[str, str]) -> str:
+        challenge, ceremonies = read_challenge(fields), self.ceremonies
+        self._tickets.check(
+            challenge, purpose
+        )  # before anything waits for the database
+
+        def enter(connection: Connection, now: int) -> str:
+            if ceremonies is None:
+                raise DeniedError("STO-R001", "there are no passkeys here")
+            owner, kept = sign_ins.find_passkey(connection, read_id(fields), now)
+            user = ceremonies.user_id(owner.account_id, owner.name)
+            count = ceremonies.check_signed(fields, challenge, kept.credential, user)
+            sign_ins.use_passkey(connection, owner, kept, count, now)
+            self._tickets.spend(challenge, purpose)
+            return tokens.start_session(connection, owner, now)
+
+        return self._sessions.open(enter)
 
     def routes(
         self,

@@ -183,7 +183,7 @@ class Provider:
             if not is_provider_url(one):
                 raise ValueError(f"{one[:80]!r} is no https address")
         keys = _fetch(found.jwks_uri, _Keys).keys
-        return found, KeySet.import_key_set({"keys": keys})  # type: ignore[typeddict-item]
+        return found, KeySet.import_key_set({"keys": keys})
 
 
 def _fetch(

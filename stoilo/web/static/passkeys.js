@@ -22,18 +22,9 @@ function read(form) {
 
 async function answer(form) {
   const found = await navigator.credentials[form.dataset.passkey](read(form));
-  const said = found.response;
-  const fields = {
-    id: found.rawId,
-    client: said.clientDataJSON,
-    made: said.attestationObject,
-    data: said.authenticatorData,
-    signature: said.signature,
-    user: said.userHandle,
-  };
-  for (const [name, value] of Object.entries(fields)) {
-    const field = form.elements.namedItem(name);
-    if (field) field.value = toText(value);
+  for (const field of form.querySelectorAll("[data-answer]")) {
+    const said = field.name === "id" ? found.rawId : found.response[field.name];
+    field.value = toText(said);
   }
   form.submit();
 }

@@ -82,11 +82,19 @@ IN_A_FRAME = (
 SELF_SIGNED_ID = "455ef34e2043a87db3d4afeb39bbcb6cc32df9347c789a865ecdca129cbef58c"
 HERE = Ceremonies(Place("localhost", "http://localhost:1"))
 CHALLENGE = b"c" * 56
+NAMES = (
+    *("id", "clientDataJSON", "attestationObject"),
+    *("authenticatorData", "signature", "userHandle"),
+)
 
 
 def fields_of(example: tuple[str, str, str]) -> tuple[dict[str, str], bytes]:
     challenge, client, made = map(bytes.fromhex, example)
-    return {"id": "AA", "client": b64(client), "made": b64(made)}, challenge
+    return {
+        "id": "AA",
+        "clientDataJSON": b64(client),
+        "attestationObject": b64(made),
+    }, challenge
 
 
 def test_printed_registration_is_read() -> None:
@@ -135,7 +143,7 @@ def test_printed_signature_without_verification_is_refused() -> None:
         "4e94dd00047b316061b3b99772b7efd95994a83ef584b3b6b825ea3550251b66"
     )
     data = "bfabc37432958b063360d3ad6461c9c4735ae7f8edd46592a5e0f01452b2e4b50900000000"
-    names = ("id", "client", "data", "signature", "user")
+    names = (*NAMES[:2], *NAMES[3:])
     sent = (SELF_SIGNED_ID, client, data, signature, "00")
     fields = {
         name: b64(bytes.fromhex(one)) for name, one in zip(names, sent, strict=True)
@@ -177,9 +185,7 @@ CBOR = st.sampled_from([b"\x81", b"\xa1", b"\xbf", b"\x9b", b"\x5b", b"\xff"])
 DEEP = st.tuples(CBOR, st.integers(0, 3000)).map(lambda one: b64(one[0] * one[1]))
 FORM = st.fixed_dictionaries(
     {},
-    optional=dict.fromkeys(
-        ("id", "client", "made", "data", "signature", "user"), LINES | DEEP
-    ),
+    optional=dict.fromkeys(NAMES, LINES | DEEP),
 )
 
 
@@ -190,7 +196,7 @@ def test_any_form_ends_in_a_value_or_our_error(
     key = Authenticator("http://localhost:1")
     if good_client:
         asked = {"challenge": b64(CHALLENGE)}
-        fields = fields | {"client": b64(key.client_data("create", asked))}
+        fields = fields | {"clientDataJSON": b64(key.client_data("create", asked))}
     for read in (
         lambda: HERE.read_made(fields, CHALLENGE),
         lambda: HERE.check_signed(fields, CHALLENGE, b"", b""),
@@ -209,11 +215,13 @@ def test_registration_with_changed_bytes_ends_in_a_value_or_our_error(
 ) -> None:
     asked = {"challenge": b64(CHALLENGE), "user": {"id": "AA"}}
     fields = Authenticator("http://localhost:1").make(asked)
-    made = bytearray(websafe_decode(fields["made"]))
+    made = bytearray(websafe_decode(fields["attestationObject"]))
     for _ in range(data.draw(st.integers(0, 3))):
         made[data.draw(st.integers(0, len(made) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found = HERE.read_made(fields | {"made": b64(bytes(made))}, CHALLENGE)
+        found = HERE.read_made(
+            fields | {"attestationObject": b64(bytes(made))}, CHALLENGE
+        )
         assert found.credential_id
     except DeniedError as error:
         assert error.code == "STO-R001"
