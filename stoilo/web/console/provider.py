@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 log = logging.getLogger(__name__)
-ALGORITHMS: Final = ("RS256", "PS256", "ES256", "ES384", "EdDSA")  # no shared secrets
+ALGORITHMS: Final = ("RS256", "PS256", "ES256", "ES384")  # no shared secrets
 KNOWN_FOR_S: Final = 600.0  # addresses and keys of the provider, s
 ANSWER_BYTES: Final = 256 * 1024
 WITHIN_S: Final = 10.0  # of one answer
