@@ -109,10 +109,11 @@ def find_faces() -> tuple[Face, ...]:
         from stoilo.web.console.routes import console_pages  # noqa: PLC0415 - extra
         from stoilo.web.routes import audit_pages  # noqa: PLC0415 - extra
     except ModuleNotFoundError as error:
-        if error.name != "jinja2":
+        if error.name not in {"jinja2", "fido2"}:
             raise
         logging.getLogger(__name__).warning(
-            "no pages at /audit/ and /console/: jinja2 is missing (pip install 'stoilo[web]')"
+            "no pages at /audit/ and /console/: %s is missing (pip install 'stoilo[web]')",
+            error.name,
         )
         return ()
     return (audit_pages, console_pages)

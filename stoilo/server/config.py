@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 from typing import get_type_hints
+from urllib.parse import urlsplit
 
 from stoilo.core.errors import UsageError
-from stoilo.core.listen import parse_address
+from stoilo.core.listen import Address, parse_address
 from stoilo.server.engines.embedded.files.mirrors import parse_mirrors
 from stoilo.server.engines.workunits import parse_replication
 
@@ -73,6 +74,13 @@ class ServerConfig:
             writes it: what tasks share spreads from there to all nodes; with `dispatcher`.
         dispatcher: connection file of `stoilo learn dispatcher`: it says which nodes have a
             file, and hosts fetch it there.
+        oidc_issuer: URL of an OpenID Connect provider who vouches for researchers in the
+            console; empty = none. Needs the extra ``oidc``.
+        oidc_client: what this server is called there (client id).
+        oidc_secret_file: file of the client's secret, empty = a public client.
+        oidc_claim: which claim is an account's name; ``email`` counts when it is verified.
+        oidc_group: the group of accounts that are made for people whom the provider
+            vouches for; empty = none are made, unknown people are refused.
         keep_workunits_days: how long rows of finished workunits and their results are
             kept; 0 = for ever. Tasks, outcomes, credit and the log are not among them.
     """
@@ -105,6 +113,11 @@ class ServerConfig:
     mirrors: str = ""
     node: str = ""
     dispatcher: str = ""
+    oidc_issuer: str = ""
+    oidc_client: str = ""
+    oidc_secret_file: str = ""
+    oidc_claim: str = "email"
+    oidc_group: str = ""
     keep_workunits_days: int = 30
 
     @property
@@ -165,11 +178,31 @@ def load_config(
     if config.spot_check_percent > EVERY_ONE:
         raise UsageError("STO-R090", "setting spot_check_percent is at most 100")
     parse_mirrors(config.mirrors)
-    if bool(config.node) != bool(config.dispatcher):
-        raise UsageError(
-            "STO-R090", "settings node and dispatcher are given both or neither"
-        )
+    if config.node and not config.dispatcher:
+        raise UsageError("STO-R090", "setting node goes with dispatcher")
+    _check_provider(config)
     return config, origins
+
+
+def is_provider_url(url: str) -> bool:
+    """Say whether a provider may be at `url`: https, or http on this machine."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    host = parts.hostname or ""
+    local = parts.scheme == "http" and Address(host, 0).loopback
+    return bool(host) and (parts.scheme == "https" or local)
+
+
+def _check_provider(config: ServerConfig) -> None:
+    """Raise ``STO-R090`` for a provider that cannot vouch for anybody."""
+    if config.oidc_issuer and not is_provider_url(config.oidc_issuer):
+        raise UsageError("STO-R090", "setting oidc_issuer is an https address")
+    if bool(config.oidc_issuer) != bool(config.oidc_client) or not config.oidc_claim:
+        raise UsageError(
+            "STO-R090", "oidc_issuer goes with oidc_client and a claim, oidc_claim"
+        )
 
 
 def without_password(value: str | int) -> str | int:

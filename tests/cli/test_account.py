@@ -13,6 +13,7 @@ from stoilo.core.errors import DeniedError
 from stoilo.server.admission import tokens
 from stoilo.server.data_directory import CONNECTION_FILE, ConnectionFile
 from stoilo.server.db.store import Store
+from stoilo.server.operations import sign_ins
 
 
 @pytest.fixture
@@ -164,6 +165,21 @@ def test_link_is_good_for_one_session_of_its_role(
             tokens.open_session(connection, secret, now)
     store.close()
     assert (owner.name, owner.role, owner.scope) == ("eve", role, tokens.SESSION_SCOPE)
+
+
+def test_passkey_is_shown_and_removed_as_a_token(
+    data: Path, token: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, now = Store.open(f"sqlite:///{data / 'server.sqlite'}"), int(time.time())
+    made = sign_ins.Credential(b"i" * 32, b"d", 0)
+    with store.write() as connection:
+        owner = tokens.find_owner(connection, token, now)
+        sign_ins.add_passkey(connection, owner, made, "blue key", now)
+    store.close()
+    shown = run(capsys, data, "show", owner.name)["tokens"][-1]
+    assert (shown["name"], shown["scope"]) == ("blue key", tokens.PASSKEY_SCOPE)
+    words = ("token revoke", owner.name, "--token", shown["token"])
+    assert run(capsys, data, *words)["revoked"] == 1
 
 
 def test_link_leads_to_the_server_as_people_reach_it(

@@ -85,3 +85,28 @@ def test_project_url_that_no_client_attaches_to_is_refused(
 def test_only_one_address_may_say_who_calls(tmp_path: Path, address: str) -> None:
     with pytest.raises(UsageError, match="STO-R090"):
         load_config(tmp_path, {"trusted_proxy": address}, {})
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        'oidc_issuer = "http://idp.example"\noidc_client = "x"',
+        'oidc_issuer = "idp.example"\noidc_client = "x"',
+        'oidc_issuer = "https://[/"\noidc_client = "x"',
+        'oidc_issuer = "https://idp.example"',
+        'oidc_client = "x"',
+        'oidc_issuer = "https://idp.example"\noidc_client = "x"\noidc_claim = ""',
+    ],
+)
+def test_provider_without_sense_is_refused(tmp_path: Path, page: str) -> None:
+    (tmp_path / "stoilo.toml").write_text(page)
+    with pytest.raises(UsageError, match="STO-R090"):
+        load_config(tmp_path, {}, {})
+
+
+@pytest.mark.parametrize("issuer", ["https://idp.example/x", "http://127.0.0.1:1"])
+def test_provider_is_reached_over_tls_or_on_this_machine(
+    tmp_path: Path, issuer: str
+) -> None:
+    given = {"oidc_issuer": issuer, "oidc_client": "x"}
+    assert load_config(tmp_path, given, {})[0].oidc_issuer == issuer

@@ -173,10 +173,17 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
 
-    def show(self, bench: Bench, roster: Roster | None = None) -> ConsoleBench:
+    def show(
+        self,
+        bench: Bench,
+        roster: Roster | None = None,
+        **settings: Any,  # of the server, beside the usual
+    ) -> ConsoleBench:
         """Show the console of `bench` from now on."""
         steady = SimpleNamespace(now=1000.0)
-        config = ServerConfig(bench.directory, database="mysql://stoilo:secret@db/x")
+        config = ServerConfig(
+            bench.directory, database="mysql://stoilo:secret@db/x", **settings
+        )
         watch = cast("Any", SimpleNamespace(sources=make_sources(bench)))
         place = ServerPlace(
             bench.directory, self.url, bench.server, watch, config, roster

@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from stoilo.audit.format.facts import OperatorAct
 from stoilo.core.digests import Domain, domain_digest
-from stoilo.core.errors import DeniedError, StoiloError
+from stoilo.core.errors import DeniedError, PolicyRefusal, StoiloError
 from stoilo.core.types import BOUNDS
 from stoilo.server.db import schema
 from stoilo.server.db.batcher import Batcher
@@ -28,7 +28,7 @@ from stoilo.server.log.outbox import note_act
 from stoilo.server.log.public_records import submitter_commitment
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
     from stoilo.server.db.store import Store
 
@@ -58,8 +58,10 @@ TASK_ROLES = frozenset({Role.RESEARCHER, Role.OPERATOR})
 LINK_SCOPE: Final = "SignIn"
 LINK_S: Final = 900  # life of a one-time link, s
 SESSION_SCOPE: Final = "Operate,ListTasks,PollTask,CancelTask,CreateTask,DownloadBlob"
+PASSKEY_SCOPE: Final = "Passkey"  # no call has that name: it opens sessions only
 CONSOLE_SCOPES: Final = frozenset({LINK_SCOPE, SESSION_SCOPE})
 SESSION_S: Final = 12 * 3600  # longest session in the console, s
+SIGN_INS_A_DAY: Final = 30  # of one account without a link: each is leaves of the log
 _ASK_FOR_LINK: Final = "ask the operator: `stoilo account add NAME --for console`"
 
 OF_SUSPENDED = frozenset(
@@ -88,20 +90,37 @@ def issue_token(
 
     `label` is its holder's own name for it.
     """
-    accounts = schema.account
-    query = select(accounts.c.id, accounts.c.salt).where(accounts.c.name == name)
-    row = connection.execute(query).first()
-    if row is None:
-        values = {"name": name, "salt": secrets.token_hex(32), "created_at": now}
-        connection.execute(insert(accounts).values(values))
-        row = connection.execute(query).one()
     token = f"sto_{secrets.token_urlsafe(32)}"
-    connection.execute(
+    digest = token_digest(token)
+    grant(
+        connection,
+        *(name, role, digest, now),
+        scope=scope,
+        lifetime_s=lifetime_s,
+        label=label,
+    )
+    return token
+
+
+def grant(
+    connection: Connection,
+    name: str,
+    role: Role,
+    digest: str,
+    now: int,
+    *,
+    scope: str,
+    lifetime_s: int,
+    label: str,
+) -> int:
+    """Let who has what `digest` is of act for the account `name`; returns the token's row."""
+    account = make_account(connection, name, now)
+    made = connection.execute(
         insert(schema.token).values(
-            account_id=row.id,
+            account_id=account.id,
             role=role.value,
             scope=scope,
-            digest=token_digest(token),
+            digest=digest,
             created_at=now,
             expires_at=now + lifetime_s,
             name=label,
@@ -111,11 +130,23 @@ def issue_token(
         connection,
         OperatorAct.TOKEN_ISSUED,
         now,
-        subject=submitter_commitment(row.salt),
+        subject=submitter_commitment(account.salt),
         role=role.value,
         until=now + lifetime_s,
     )
-    return token
+    return int(made.inserted_primary_key[0])  # type: ignore[index]  # of one row
+
+
+def make_account(connection: Connection, name: str, now: int, group: str = "") -> Row:  # type: ignore[type-arg]  # of `account`
+    """Return the account's row; a new one, in `group`, where there is none."""
+    accounts = schema.account
+    query = select(accounts).where(accounts.c.name == name)
+    row = connection.execute(query).first()
+    if row is None:
+        values = {"name": name, "salt": secrets.token_hex(32), "created_at": now}
+        connection.execute(insert(accounts).values(group_name=group, **values))
+        row = connection.execute(query).one()
+    return row
 
 
 def issue_link(connection: Connection, name: str, role: Role, now: int) -> str:
@@ -130,10 +161,25 @@ def open_session(connection: Connection, secret: str, now: int) -> str:
     transaction: of two that come with one link the second gets ``STO-R001``.
     """
     owner = find_owner(connection, secret, now)
-    if owner.scope not in {LINK_SCOPE, "*"} or owner.role not in TASK_ROLES:
-        raise DeniedError("STO-R001", "this opens no session", hint=_ASK_FOR_LINK)
     if owner.scope == LINK_SCOPE:
         revoke_token(connection, secret, now)
+    elif owner.scope != "*":
+        raise DeniedError("STO-R001", "this opens no session", hint=_ASK_FOR_LINK)
+    return start_session(connection, owner, now)
+
+
+def start_session(connection: Connection, owner: Owner, now: int) -> str:
+    """Return a new session's token for somebody who has shown who he is.
+
+    Raises:
+        DeniedError: ``STO-R001``: there are no pages for his role.
+        PolicyRefusal: ``STO-E068``: too often in a day; a link of the operator's is not
+            counted against its holder, so that a thief cannot keep him out.
+    """
+    if owner.role not in TASK_ROLES:
+        raise DeniedError("STO-R001", "this opens no session", hint=_ASK_FOR_LINK)
+    if owner.scope != LINK_SCOPE:
+        _check_sign_ins(connection, owner.account_id, now)
     role, scope = Role(owner.role), SESSION_SCOPE
     return issue_token(
         connection,
@@ -142,6 +188,21 @@ def open_session(connection: Connection, secret: str, now: int) -> str:
         lifetime_s=SESSION_S,
         label="console",
     )
+
+
+def _check_sign_ins(connection: Connection, account_id: int, now: int) -> None:
+    table = schema.token
+    query = select(func.count()).where(
+        table.c.account_id == account_id,
+        table.c.scope == SESSION_SCOPE,
+        table.c.created_at > now - DAY_S,
+    )
+    if (connection.scalar(query) or 0) >= SIGN_INS_A_DAY:
+        raise PolicyRefusal(
+            "STO-E068",
+            f"an account signs in {SIGN_INS_A_DAY} times a day at most",
+            hint="a link from the operator opens a session all the same",
+        )
 
 
 def revoke_token(connection: Connection, token: str, now: int) -> bool:
@@ -167,22 +228,22 @@ def revoke_digests(connection: Connection, digests: Sequence[str], now: int) -> 
 
 def find_owner(connection: Connection, token: str, now: int) -> Owner:
     """Return who holds `token` (untrusted), or raise ``STO-R001``."""
-    denied = DeniedError(
-        "STO-R001",
-        "the server does not accept this token",
-        hint="use the connection file that the server wrote, or ask its operator",
-    )
     if not token or len(token) > BOUNDS.token_chars or not token.isascii():
-        raise denied
+        raise _not_accepted()
+    return owner_of(connection, token_digest(token), now)
+
+
+def owner_of(connection: Connection, digest: str, now: int) -> Owner:
+    """Return who holds what `digest` is of, or raise ``STO-R001``."""
     accounts, tokens, suspended = schema.account, schema.token, schema.suspension
     row = connection.execute(
         select(accounts.c.name, accounts.c.salt, suspended.c.since, tokens)
         .join(accounts, accounts.c.id == tokens.c.account_id)
         .outerjoin(suspended, suspended.c.account_id == accounts.c.id)
-        .where(tokens.c.digest == token_digest(token))
+        .where(tokens.c.digest == digest)
     ).first()
     if row is None or row.revoked_at is not None or row.expires_at <= now:
-        raise denied
+        raise _not_accepted()
     return Owner(
         row.account_id,
         row.name,
@@ -190,6 +251,14 @@ def find_owner(connection: Connection, token: str, now: int) -> Owner:
         row.scope,
         row.salt,
         suspended=row.since is not None,
+    )
+
+
+def _not_accepted() -> DeniedError:
+    return DeniedError(
+        "STO-R001",
+        "the server does not accept this token",
+        hint="use the connection file that the server wrote, or ask its operator",
     )
 
 

@@ -61,6 +61,19 @@ token = Table(
     Column("name", exact(64), nullable=False, server_default=""),  # its holder's word
 )
 
+passkey = (
+    Table(  # what is kept of one beside its token, which says whose it is, till when
+        "passkey",
+        METADATA,
+        Column("token_id", Integer, ForeignKey("token.id"), primary_key=True),
+        Column(
+            "credential", LargeBinary(2048), nullable=False
+        ),  # WebAuthn's, with its key
+        Column("sign_count", BigInteger, nullable=False),
+        Column("used_at", BigInteger, nullable=False),  # 0: never
+    )
+)
+
 allowance = (
     Table(  # what an operator allows less of than the policy; NULL: as that says
         "allowance",

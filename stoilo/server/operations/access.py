@@ -157,18 +157,22 @@ def issue_own(store: Store, owner: Owner, label: str, days: int, now: int) -> st
 
     Raises:
         UsageError: ``STO-R010``: no such life; ``STO-R029``: no name.
-        DeniedError: ``STO-R002``: the caller's token is for some calls only.
+        DeniedError: ``STO-R002``: the caller's token is for some calls only, and of no
+            session of the console.
         PolicyRefusal: ``STO-R005``: it has as many good ones as it may have.
     """
     if label:
         check_word(label)
     if not 1 <= days <= MOST_DAYS:
         raise UsageError("STO-R010", f"a token lives 1 to {MOST_DAYS} days, not {days}")
-    if owner.scope != "*":
+    # What a session may call over gRPC is not this: it gets here by the console's form.
+    if owner.scope not in {"*", tokens.SESSION_SCOPE}:
         raise DeniedError("STO-R002", "a token for some calls only makes no others")
     with store.write() as connection:
         good = [
-            one for one in tokens_of(connection, owner.account_id) if is_good(one, now)
+            one
+            for one in tokens_of(connection, owner.account_id)
+            if is_good(one, now) and one.scope == "*"
         ]
         if len(good) >= MOST_OWN:
             raise PolicyRefusal(
@@ -292,9 +296,10 @@ def is_good(row: Row, now: int) -> bool:  # type: ignore[type-arg]  # of `token`
 
 
 def has_role(row: Row, now: int) -> bool:  # type: ignore[type-arg]  # of `token`
-    """Say whether a token is good, for all calls, and not a reviewer's (by enrolment)."""
+    """Say whether a token is good, whole or a passkey, and no reviewer's (by enrolment)."""
     of_reviewer = row.role == tokens.Role.REVIEWER.value
-    return is_good(row, now) and row.scope == "*" and not of_reviewer
+    lasting = row.scope in {"*", tokens.PASSKEY_SCOPE}
+    return is_good(row, now) and lasting and not of_reviewer
 
 
 def enroll(

@@ -138,7 +138,7 @@ def describe(store: Store, name: str, policy: Policy, now: int) -> AccountFacts:
 
 
 def change_role(store: Store, name: str, role: tokens.Role, now: int) -> int:
-    """Give an account's good tokens another role; returns how many had another.
+    """Give an account's good tokens and passkeys another role; returns how many had not.
 
     A reviewer's tokens stay his: they come and go with his key. Raises ``STO-R029``.
     """

@@ -30,7 +30,8 @@ SHOWN: Final = 20  # faults that are named; the others are counted
 MOST_DAYS: Final = 3650
 ROLES: Final = tuple(one.value for one in tokens.Role if one != tokens.Role.REVIEWER)
 # a file of that name is written, and case may not tell two apart
-_Word = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}\Z")]
+NAME_PATTERN: Final = r"\A[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}\Z"
+_Word = Annotated[str, msgspec.Meta(pattern=NAME_PATTERN)]
 
 
 class Person(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

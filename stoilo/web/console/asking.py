@@ -26,6 +26,11 @@ HEADERS: Final = {
     "referrer-policy": "same-origin",
 }
 
+# Of pages with our own script file; what stands on a page never runs.
+WITH_SCRIPT: Final = {
+    "content-security-policy": f"{STRICT['content-security-policy']}; script-src 'self'"
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:

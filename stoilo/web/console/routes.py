@@ -22,10 +22,13 @@ from starlette.routing import Route
 from stoilo.core.errors import StoiloError
 from stoilo.server.admission import tokens
 from stoilo.web.console import wording
-from stoilo.web.console.asking import HEADERS, Asked, go
+from stoilo.web.console.account import Account
+from stoilo.web.console.asking import HEADERS, WITH_SCRIPT, Asked, go
+from stoilo.web.console.entrances import Entrances
 from stoilo.web.console.operation import Operation
 from stoilo.web.console.research import Research
 from stoilo.web.console.sessions import Sessions, Visitor
+from stoilo.web.console.tickets import Tickets
 from stoilo.web.pages import load_assets, open_templates
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ _STATUS: Final = {
     "STO-E012": 413,
     "STO-E068": 429,
 }
+_SCRIPTED: Final = frozenset({"console/account.html", "console/sign_in.html"})
 _BY_FAMILY: Final = {"usage": 400, "policy": 409, "denied": 403, "trust": 400}
 
 
@@ -76,6 +80,9 @@ class Console:
         self._templates.globals.update(words=wording)
         self._turns = anyio.CapacityLimiter(AT_ONCE)
         research, operation = Research(place.tasks), Operation(place)
+        tickets = Tickets(steady)
+        self.entrances = Entrances(place, self.sessions, tickets, steady)
+        account = Account(place, tickets, self.entrances.ceremonies)
         task = "/console/task/{task_id}"
         self.pages = (
             Page("/console/", research.tasks, "ListTasks"),
@@ -89,6 +96,10 @@ class Console:
             Page("/console/hosts", operation.hosts, "Operate"),
             Page("/console/accounts", operation.accounts, "Operate"),
             Page("/console/settings", operation.settings, "Operate"),
+            Page("/console/account", account.page, ""),
+            Page("/console/account/passkey", account.add_passkey, "", "POST"),
+            Page("/console/account/token", account.add_token, "", "POST"),
+            Page("/console/account/remove", account.remove, "", "POST"),
             Page("/console/sign-out", self._sign_out, "", "POST"),
         )
 
@@ -96,7 +107,14 @@ class Console:
         """Return starlette's routes."""
         return [
             Route("/console/sign-in", self._sign_in_page, methods=["GET"]),
-            Route("/console/sign-in", self._sign_in, methods=["POST"]),
+            *(
+                Route(path, partial(self._sign_in, way), methods=["POST"])
+                for path, way in (
+                    ("/console/sign-in", self._by_secret),
+                    ("/console/sign-in/passkey", self.entrances.by_passkey),
+                )
+            ),
+            *self.entrances.routes(self._refuse, self._let_in),
             *(
                 Route(one.path, partial(self._serve, one), methods=[one.method])
                 for one in self.pages
@@ -146,26 +164,39 @@ class Console:
             link=link,
             problem=problem,
             form=stamp,
+            ways=self.entrances.offer(cookie),
         )
         self.sessions.keep(page, self.sessions.form_cookie, cookie)
         return page
 
-    async def _sign_in(self, request: Request) -> Response:
-        """Open a session for a link or token; what was wrong is not told apart."""
+    def _by_secret(self, _cookie: str, address: str, fields: Mapping[str, str]) -> str:
+        return self.sessions.sign_in(fields.get("secret", ""), address)
+
+    async def _sign_in(
+        self, way: Callable[[str, str, Mapping[str, str]], str], request: Request
+    ) -> Response:
+        """Open a session by one way; what was wrong is not told apart."""
         cookie = request.cookies.get(self.sessions.form_cookie, "")[:64]
         address = request.client.host if request.client else ""
         try:
             fields = await self.sessions.read_form(request, cookie)
-            secret = fields.get("secret", "")
-            token = await self._in_turn(
-                lambda given: self.sessions.sign_in(given, address), secret
-            )
+            token = await self._in_turn(partial(way, cookie, address), fields)
         except StoiloError as error:
-            said = wording.describe_problem(error)
-            return self._ask_to_sign_in(problem=said, status=status_of(error))
+            return self._refuse(error)
         answer = go("/console/")
         self.sessions.keep(answer, self.sessions.cookie, token)
         self.sessions.keep(answer, self.sessions.form_cookie, "")
+        return answer
+
+    def _refuse(self, error: StoiloError) -> Response:
+        said = wording.describe_problem(error)
+        return self._ask_to_sign_in(problem=said, status=status_of(error))
+
+    def _let_in(self, token: str) -> Response:
+        """Return a page that goes on by itself: the cookie is not sent from elsewhere."""
+        answer = self._render(None, "console/signed_in.html")
+        answer.headers["refresh"] = "0; url=/console/"
+        self.sessions.keep(answer, self.sessions.cookie, token)
         return answer
 
     def _sign_out(self, asked: Asked) -> Response:
@@ -196,7 +227,8 @@ class Console:
         form = self.sessions.stamp(visitor.token) if visitor else ""
         common = {"owner": owner, "form": form}
         html = self._templates.get_template(template).render(common | values)
-        return Response(html, status, HEADERS, "text/html; charset=utf-8")
+        headers = HEADERS | WITH_SCRIPT if template in _SCRIPTED else HEADERS
+        return Response(html, status, headers, "text/html; charset=utf-8")
 
 
 def status_of(error: StoiloError) -> int:

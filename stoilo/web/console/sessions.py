@@ -15,7 +15,7 @@ import secrets
 import threading
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 from urllib.parse import parse_qsl, urlsplit
 
 from stoilo.core.errors import DeniedError, PolicyRefusal, UsageError
@@ -31,12 +31,14 @@ from stoilo.server.engines.embedded.web.rate_limit import CallLimits, CallRates
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from sqlalchemy import Connection
     from starlette.requests import Request
     from starlette.responses import Response
 
     from stoilo.server.db.records import Owner
     from stoilo.server.db.store import Store
 
+FRESH_S: Final = 900.0  # only so young a session makes tokens and passkeys, s
 IDLE_S: Final = 3600.0  # a session that nobody uses for so long is over, s
 MOST_SESSIONS: Final = 4096  # in memory; the one used least lately makes room
 FORM_BYTES: Final = 4096  # of one form
@@ -56,6 +58,7 @@ class Visitor:
 
     owner: Owner
     token: str  # the session's; also what its calls are made with
+    fresh: bool = False  # whether he signed in a moment ago
 
 
 class Sessions:
@@ -76,7 +79,8 @@ class Sessions:
         name = "__Host-stoilo" if self._secure else f"stoilo-{parts.port}"
         self.cookie, self.form_cookie = name, f"{name}-form"
         self._stamp_key = secrets.token_bytes(32)
-        self._used: OrderedDict[str, float] = OrderedDict()  # digest → when, monotonic
+        # digest → when it was used last and when it began, monotonic
+        self._used: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._lock = threading.Lock()
         self._addresses = CallRates(CallLimits(account_calls=SIGN_INS), steady)
         self._forms = TokenBuckets(FORMS, clock=steady)
@@ -87,24 +91,35 @@ class Sessions:
 
         Raises ``STO-E068`` for an address that tries too often.
         """
-        if not self._addresses.allow_account_call(address):
-            raise _too_often()
+        self.count_try(address)
+        return self.open(
+            lambda connection, now: tokens.open_session(connection, secret.strip(), now)
+        )
+
+    def open(self, enter: Callable[[Connection, int], str]) -> str:
+        """Return the session's token that `enter` makes in a writing transaction."""
         with self._store.write() as connection:
-            token = tokens.open_session(connection, secret.strip(), self._clock())
+            token = enter(connection, self._clock())
+        now = self._steady()
         with self._lock:
-            self._used[tokens.token_digest(token)] = self._steady()
+            self._used[tokens.token_digest(token)] = now, now
             while len(self._used) > MOST_SESSIONS:
                 self._used.popitem(last=False)
         return token
+
+    def count_try(self, address: str) -> None:
+        """Count one try to sign in; raises ``STO-E068`` when there are too many."""
+        if not self._addresses.allow_account_call(address):
+            raise _too_often()
 
     def find(self, request: Request) -> Visitor:
         """Return who asks, or raise ``STO-R001``; ``STO-E068`` when too often."""
         token = request.cookies.get(self.cookie, "")
         digest, now = tokens.token_digest(token), self._steady()
         with self._lock:
-            used = self._used.pop(digest, float("-inf"))
+            used, since = self._used.pop(digest, (float("-inf"), 0.0))
             if now - used <= IDLE_S:
-                self._used[digest] = now
+                self._used[digest] = now, since
         if now - used > IDLE_S:
             if used > float("-inf"):  # it was one
                 self._end(token)
@@ -112,7 +127,7 @@ class Sessions:
         with self._store.read() as connection:
             owner = tokens.find_owner(connection, token, self._clock())
         _bound(self._pages, str(owner.account_id))
-        return Visitor(owner, token)
+        return Visitor(owner, token, now - since <= FRESH_S)
 
     def sign_out(self, visitor: Visitor) -> None:
         """End a session at once."""
@@ -128,8 +143,17 @@ class Sessions:
         """Return what a form of ours carries beside a cookie, which no other site knows."""
         return hmac.new(self._stamp_key, cookie.encode(), "sha256").hexdigest()
 
-    def keep(self, response: Response, name: str, value: str) -> None:
-        """Set a cookie that no script reads and no other site's link or form sends."""
+    def keep(
+        self,
+        response: Response,
+        name: str,
+        value: str,
+        same_site: Literal["strict", "lax"] = "strict",
+    ) -> None:
+        """Set a cookie that no script reads and no other site's form sends.
+
+        Nor does another site's link, unless it is a lax one.
+        """
         response.set_cookie(
             name,
             value,
@@ -137,7 +161,7 @@ class Sessions:
             path="/",
             secure=self._secure,
             httponly=True,
-            samesite="strict",
+            samesite=same_site,
         )
 
     async def read_form(self, request: Request, cookie: str) -> dict[str, str]:

@@ -14,12 +14,13 @@ if TYPE_CHECKING:
 LINKS: Final = (
     ("/console/", "Tasks"),
     ("/console/labels", "Maps and trainings"),
+    ("/console/account", "Account"),
     ("/console/project", "Project"),
     ("/console/hosts", "Hosts"),
     ("/console/accounts", "Accounts"),
     ("/console/settings", "Settings"),
 )
-OF_OPERATORS: Final = frozenset(path for path, _ in LINKS[2:])
+OF_OPERATORS: Final = frozenset(path for path, _ in LINKS[3:])
 STATES: Final = {
     "admitting": "being admitted",
     "waiting_review": "waits for a review",
@@ -45,6 +46,8 @@ COPIES: Final = {
 SAID: Final = {
     "cancelled": "The task was cancelled. What volunteers still hold of it is taken back.",
     "ended": "The task had ended before: nothing was changed.",
+    "passkey": "The passkey is kept. Try it before you rely on it: sign out, and in with it.",
+    "removed": "It opens nothing any more, if it ever did.",
     "resubmitted": "This is the same work once more, as a task of its own.",
 }
 KINDS: Final = {

@@ -27,6 +27,8 @@ PAGES = (
     "",
     "?state=expired",
     "labels",
+    "account",
+    "account?said=removed",
     "task/DONE",
     "task/OPEN?said=ended",
     "task/FAILED",
