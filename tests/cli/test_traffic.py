@@ -2,6 +2,7 @@
 
 import json
 import sys
+from urllib.request import urlopen
 
 import pytest
 
@@ -52,6 +53,18 @@ def test_operator_sees_who_got_what_from_whom(start, wait_until, capsys):
     assert [row[1:5] for row in rows if "sent" in row] == [
         ["sent", "7", "turin", "oslo"]
     ]
+    tree = [line.split("  ")[:2] for line in said.splitlines()[-3:-1]]
+    assert tree == [["oslo"], ["", "turin"]]
+    (top, below) = show()["tree"]["steps"]
+    assert (top["node"], below["node"], below["partner"]) == ("oslo", "turin", "oslo")
+    assert main([*words, "--number", "8"]) == 2
+    assert "STO-R090" in capsys.readouterr().err
+
+
+def test_dispatcher_says_where_its_figures_are(start):
+    hub = start("dispatcher", "hub", "--node", "oslo", "--metrics", "127.0.0.1:0")
+    with urlopen(f"http://{hub.line['metrics']}/metrics", timeout=60) as answer:
+        assert b"stoilo_traffic_nodes 0.0" in answer.read()
 
 
 def test_dispatcher_that_is_gone_is_said_to_be(start, capsys):

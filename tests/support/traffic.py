@@ -30,9 +30,12 @@ from typing import Any, Self
 import numpy as np
 
 from stoilo.core.errors import InternalError
+from stoilo.learn.store import protocol
+from stoilo.learn.store.network import TokenService
 from stoilo.learn.store.place import ShardPlace, read_place
 from stoilo.learn.traffic import agent, holdings, trees, wire
-from stoilo.learn.traffic.record import Record, read_record
+from stoilo.learn.traffic.links import Term
+from stoilo.learn.traffic.record import Event, Record, read_record
 
 __all__ = [
     "FORGED",
@@ -42,7 +45,9 @@ __all__ = [
     "Network",
     "Nodes",
     "Site",
+    "Told",
     "find_obstacle",
+    "make_record",
     "wait_for",
 ]
 
@@ -369,6 +374,62 @@ class Site:
     def __exit__(self, *_: object) -> None:
         self.nodes.__exit__()
         self.coordinator.kill()
+
+
+def make_record(nodes: int = 12) -> Record:
+    """Return what an operator of so many nodes sees; the last one is gone and at fault."""
+    names, drawn = ["root", *(f"n{i}" for i in range(1, nodes + 1))], random.Random(1)
+    events, now, size = (
+        [Event(1_795_000_000.0, "joined", one) for one in names],
+        0.0,
+        9 << 20,
+    )
+    for number in (1, 2, 3):
+        now = 1_795_000_000.0 + 60 * number
+        events.append(Event(now, "version", "root", number))
+        for index, name in enumerate(names[1:-1]):
+            of, took = names[drawn.randint(0, index)], drawn.uniform(0.2, 2)
+            now += took / 2
+            events.append(Event(now, "sent", name, number, of, size, took))
+        events.append(Event(now, "opened", "root", number))
+        for name in names[-2:0:-1]:
+            to, took = (
+                names[drawn.randint(0, names.index(name) - 1)],
+                drawn.uniform(0.2, 2),
+            )
+            now += took / 2
+            events.append(Event(now, "sent", to, number, name, size, took, ids=(name,)))
+    more = {"sender": "n12", "why": "bytes came that have another digest"}
+    events.append(Event(now, "failed", "n1", 3, cause="bytes", **more))
+    events.append(Event(now, "named", "n12", why="bytes"))
+    rates = {(e.sender, e.node, e.size / e.seconds) for e in events if e.seconds}
+    places = {name: f"10.64.0.{i}:57098" for i, name in enumerate(names[:-1])}
+    held = dict.fromkeys((1, 2, 3), names[:-1])
+    seen = {(a, b): (a, b, rate) for a, b, rate in sorted(rates)}
+    return Record(
+        *(
+            Term(1, "x"),
+            places,
+            [*seen.values()],
+            {"n12": ["bytes"]},
+            held,
+            {3: names[1:-1]},
+        ),
+        *(events, [("bytes", "n1", "n12")], 2),
+    )
+
+
+class Told(TokenService):
+    """A dispatcher that shows the record that it was told."""
+
+    def __init__(self, data: Path, record: Record) -> None:
+        super().__init__(data, "127.0.0.1:0", ())
+        self.place, self.record = self.admit_one(), record
+
+    def talk(self, stream: Any, owner: str) -> None:
+        del owner  # there is one
+        wire.receive(stream, wire.Show)
+        protocol.send_frame(stream, self.record)
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 120.0) -> None:

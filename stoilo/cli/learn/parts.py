@@ -130,11 +130,11 @@ class _Service(Protocol):
     def close(self) -> None: ...
 
 
-def serve(what: str, service: _Service, data: Path) -> None:
-    """Say in a JSON line where a service is and what opens it, and be it."""
+def serve(what: str, service: _Service, data: Path, **more: str) -> None:
+    """Say in a JSON line where a service is, what opens it, and more; and be it."""
     try:
         file = str(data.absolute() / CONNECTION_FILE)
-        line = {what: service.place.shard, "connection": file}
+        line = {what: service.place.shard, "connection": file, **more}
         sys.stdout.write(json.dumps(line) + "\n")
         sys.stdout.flush()
         service.run()

@@ -96,19 +96,15 @@ class Coordinator(TokenService):
         self._distribution, self._aggregation = distribution, aggregation
         self._name, self._links = secrets.token_hex(8), LinkMatrix()
         self.term = begin_term([], self._name)
-        self._lock = threading.RLock()
-        self._nodes = dict[str, _Node]()
+        self._lock, self._nodes = threading.RLock(), dict[str, _Node]()
         self._versions = dict[int, d.Distribution]()  # each called by its item's key
-        self._items = dict[int, w.Item]()
-        self._rounds = dict[int, a.Aggregation]()
+        self._items, self._rounds = dict[int, w.Item](), dict[int, a.Aggregation]()
         # round → node → its parts: the last that it made first, its own behind
         self._parts = dict[int, dict[str, list[w.Item]]]()
         self._orders = dict[str, _Order]()  # by what nodes call it
-        self._given = set[Transfer]()
-        self._serial = itertools.count()
+        self._given, self._serial = set[Transfer](), itertools.count()
         self._begun = Counter[str]()  # versions and rounds, by which rates grow old
-        self._named = self._links.named()
-        self.log = Log(data / "record.jsonl")
+        self._named, self.log = self._links.named(), Log(data / "record.jsonl")
         Repeater("leases", [self._expire], _TICK_S).start()
 
     def talk(self, stream: socket.socket, owner: str) -> None:
@@ -125,14 +121,18 @@ class Coordinator(TokenService):
     def show(self, events: int) -> Record:
         """Return what an operator sees, with so many of the newest events."""
         with self._lock:
+            versions, rounds = self._versions, self._rounds
             return Record(
                 self.term,
                 {one.name: one.place.shard for one in self._nodes.values()},
                 [(*pair, rate) for pair, rate in self._links.rates().items()],
                 self._links.named(),
-                {number: [*one.holders] for number, one in self._versions.items()},
-                {number: sorted(one.arrived) for number, one in self._rounds.items()},
+                {number: [*one.holders] for number, one in versions.items()},
+                {number: sorted(one.arrived) for number, one in rounds.items()},
                 [*self.log.newest][-min(events, SHOWN) :] if events > 0 else [],
+                self._links.disputes(),
+                sum(len(one.open) for one in versions.values())
+                + sum(len(one.open) for one in rounds.values()),
             )
 
     def _hear(self, stream: socket.socket, name: str, hello: w.Hello) -> None:
@@ -244,7 +244,7 @@ class Coordinator(TokenService):
             return
         one = self._versions.get(item.number) or self._begin(name, item)
         if self._items[item.number] != item:
-            self.log.note("failed", name, item.number, why="has another such version")
+            self.log.note("failed", name, item.number, why="has another", cause="other")
             return
         begun = [(t, since) for t, since in one.open.items() if t.receiver == name]
         for transfer, since in begun:  # ordered by somebody else as well
@@ -325,7 +325,7 @@ class Coordinator(TokenService):
         fault = report.fault
         if order is None or order.transfer.receiver != name:
             return
-        self._note("failed", order, why=report.why)
+        self._note("failed", order, why=report.why, cause=fault or "gone")
         match self._find(order.item), order.transfer:
             case d.Distribution() as one, d.Transfer() as transfer:
                 is_theirs = fault in {"bytes", "stalled"}
@@ -391,7 +391,7 @@ class Coordinator(TokenService):
                 self._send_sums(one.expire(now), number)
                 late |= before.difference(one.open)
             for order in [o for o in self._orders.values() if o.transfer in late]:
-                self._note("failed", order, why="the lease has run out")
+                self._note("failed", order, why="the lease has run out", cause="late")
             self._give()
             return len(late)
 

@@ -148,6 +148,11 @@ class LinkMatrix:
                 found.setdefault(node, []).append(fault)
         return found
 
+    def disputes(self) -> list[tuple[Fault, Node, Node]]:
+        """Return who contradicts whom, each pair once."""
+        known = sorted(self._disputes.items())
+        return [d for d, since in known if d[1] < d[2] and self._is_fresh(since)]
+
     def rates(self) -> dict[tuple[Node, Node], float]:
         """Return all rates that are not forgotten, bytes/s."""
         known = ((pair, self.rate(*pair)) for pair in sorted(self._links))
