@@ -69,6 +69,8 @@ class ServerConfig:
             again; without such an account, and on a stock engine, none is. 0 = never.
         mirrors: data servers that hosts may have shared files from, as
             URLs with final slash, comma-separated.
+        dispatcher: connection file of `stoilo learn dispatcher`, whose record the console
+            then shows; empty = none.
         keep_workunits_days: how long rows of finished workunits and their results are
             kept; 0 = for ever. Tasks, outcomes, credit and the log are not among them.
     """
@@ -99,6 +101,7 @@ class ServerConfig:
     adaptive: str = ""
     spot_check_percent: int = 2
     mirrors: str = ""
+    dispatcher: str = ""
     keep_workunits_days: int = 30
 
     @property

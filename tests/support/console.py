@@ -173,10 +173,13 @@ class Door:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._app(scope, receive, send)
 
-    def show(self, bench: Bench, roster: Roster | None = None) -> ConsoleBench:
+    def show(
+        self, bench: Bench, roster: Roster | None = None, dispatcher: str = ""
+    ) -> ConsoleBench:
         """Show the console of `bench` from now on."""
         steady = SimpleNamespace(now=1000.0)
-        config = ServerConfig(bench.directory, database="mysql://stoilo:secret@db/x")
+        named = {"database": "mysql://stoilo:secret@db/x", "dispatcher": dispatcher}
+        config = ServerConfig(bench.directory, **named)
         watch = cast("Any", SimpleNamespace(sources=make_sources(bench)))
         place = ServerPlace(
             bench.directory, self.url, bench.server, watch, config, roster

@@ -425,6 +425,7 @@ class Told(TokenService):
     def __init__(self, data: Path, record: Record) -> None:
         super().__init__(data, "127.0.0.1:0", ())
         self.place, self.record = self.admit_one(), record
+        self.file = data / "connection.json"
 
     def talk(self, stream: Any, owner: str) -> None:
         del owner  # there is one

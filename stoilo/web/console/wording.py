@@ -16,6 +16,7 @@ LINKS: Final = (
     ("/console/labels", "Maps and trainings"),
     ("/console/project", "Project"),
     ("/console/hosts", "Hosts"),
+    ("/console/traffic", "Traffic"),
     ("/console/accounts", "Accounts"),
     ("/console/settings", "Settings"),
 )
