@@ -33,7 +33,7 @@ from stoilo.core.errors import InternalError
 from stoilo.learn.store import protocol
 from stoilo.learn.store.network import TokenService
 from stoilo.learn.store.place import ShardPlace, read_place
-from stoilo.learn.traffic import agent, holdings, trees, wire
+from stoilo.learn.traffic import agent, distribution, holdings, trees, wire
 from stoilo.learn.traffic.links import Term
 from stoilo.learn.traffic.record import Event, Record, read_record
 
@@ -95,6 +95,16 @@ def _fields(record: Any) -> dict[str, Any]:
     return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
+class Unforgetting(distribution.Distribution):
+    """A version whose coordinator's rates never grow old."""
+
+    def __init__(self, *about: Any, **more: Any) -> None:
+        super().__init__(*about, **more)
+        self.links.memory = None
+
+
+# No choice by chance once all links are known: only age makes one unknown again.
+GREEDY = {"greedy": distribution.Distribution, "unforgetting": Unforgetting}
 KINDS = {"": agent.Agent, FORGED: Forger, LYING: Liar, MORTAL: Mortal}
 
 
@@ -296,6 +306,22 @@ class Network:
         _batch("ip", self._hub, joined)
         _batch("tc", self._hub, slowed)
 
+    def slow(self, sender: str, receiver: str, rate: int) -> None:
+        """Let the way from one to the other, and no other, carry so many Mbit/s."""
+        to = f"protocol ip parent 1: u32 match ip dst {self.host(receiver)}/32"
+        lines = [
+            "qdisc replace dev eth0 root handle 1: htb default 1 r2q 1000",
+            f"class add dev eth0 parent 1: classid 1:1 htb rate {self.rates[sender][0]}mbit",
+            f"class add dev eth0 parent 1: classid 1:2 htb rate {rate}mbit",
+            f"filter add dev eth0 {to} flowid 1:2",
+        ]
+        _batch("tc", self.namespace(sender), lines)
+
+    def mend(self, sender: str) -> None:
+        """Let all ways from a node be as they were."""
+        line = _bucket("eth0", self.rates[sender][0]).replace("add", "replace", 1)
+        _batch("tc", self.namespace(sender), [line])
+
     def __exit__(self, *_: object) -> None:
         for name in [self._hub, *map(self.namespace, self._order)]:
             subprocess.run(
@@ -344,6 +370,11 @@ class Site:
     def holders(self, number: int) -> list[str]:
         """Return who has a version."""
         return self.coordinator.show(0).versions.get(number, [])
+
+    def senders(self, number: int) -> dict[str, str]:
+        """Return node → whom it had a version from."""
+        events = [e for e in self.coordinator.show().events if e.number == number]
+        return {e.node: e.sender for e in events if e.what == "sent" and not e.ids}
 
     def add_up(self, number: int, size: int) -> float:
         """Sum a vector of each node; return how long the root waited for it, s."""
@@ -497,7 +528,9 @@ def _coordinate(plan: str, data: str, address: str, nodes: list[str]) -> None:
     from stoilo.learn.traffic.coordinator import Coordinator as Served  # noqa: PLC0415
 
     more: dict[str, Any] = {}
-    if plan != "ours":  # a fixed tree, whose root is the first node
+    if plan in GREEDY:
+        more["distribution"] = partial(GREEDY[plan], p_max=1.0)
+    elif plan != "ours":  # a fixed tree, whose root is the first node
         tree = {"star": trees.star, "tree": trees.balance}[plan](nodes[0], nodes[1:])
         more["distribution"] = partial(trees.TreeDistribution, tree=tree)
         more["aggregation"] = partial(trees.TreeAggregation, tree=tree)
