@@ -28,21 +28,10 @@ METRICS: Final = (
     Metric("stoilo_traffic_transfers_total", _C, "Transfers that ended well.", _LINK),
     Metric("stoilo_traffic_bytes_total", _C, "Bytes of such transfers.", _LINK),
     Metric("stoilo_traffic_seconds_total", _C, "Time that they took.", _LINK),
-    Metric(
-        "stoilo_traffic_rate_bytes", _G, "Rate of a link, as last measured, /s.", _LINK
-    ),
-    Metric(
-        "stoilo_traffic_failures_total",
-        _C,
-        "Transfers that came to nothing: stalled, bytes, refused, gone, late, other.",
-        ("cause",),
-    ),
-    Metric(
-        "stoilo_traffic_events_total",
-        _C,
-        "Nodes joined, left, named; versions begun; rounds opened, collected.",
-        ("what",),
-    ),
+    Metric("stoilo_traffic_rate_bytes_per_second", _G, "As last measured.", _LINK),
+    # stalled, bytes (wrong ones), refused, gone, late (a lease ran out), other
+    Metric("stoilo_traffic_failures_total", _C, "Transfers that failed.", ("cause",)),
+    Metric("stoilo_traffic_events_total", _C, "Lines of the record.", ("what",)),
     Metric("stoilo_traffic_held_versions", _G, "Versions at a node.", ("node",)),
     Metric("stoilo_traffic_newest_version", _G, "The newest at a node.", ("node",)),
     Metric(
@@ -73,7 +62,7 @@ def read_figures(
     yield "stoilo_traffic_disputes", len(record.disputes)
     yield from ((name, value, *labels) for (name, *labels), value in totals.items())
     for *link, rate in record.rates:
-        yield "stoilo_traffic_rate_bytes", rate, *link
+        yield "stoilo_traffic_rate_bytes_per_second", rate, *link
     for node in record.nodes:
         held = [number for number, who in record.versions.items() if node in who]
         yield "stoilo_traffic_held_versions", len(held), node

@@ -49,7 +49,7 @@ def test_version_and_sum_beat_star_and_tree(tmp_path):
 def watch_slowed_way(folder, plan, most_after):
     """Return in which versions root sends to n1 itself: before, while that is slow, after."""
     # To n1 everybody has the fastest way, so that another can always serve it.
-    rates = {"root": (160, 160), "n1": (160, 160), "n2": (80, 80), "n3": (80, 80)}
+    rates = {"root": (160, 160), "n1": (160, 160), "n2": (160, 40), "n3": (160, 40)}
     network, numbers, used = Network(rates), itertools.count(1), []
     with network, Site(folder, network, plan) as site:
 
