@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import io
 import json
+import math
 import os
 import random
 import secrets
@@ -40,6 +41,7 @@ from stoilo.learn.traffic.record import Event, Record, read_record
 __all__ = [
     "FORGED",
     "LYING",
+    "MAD",
     "MORTAL",
     "Coordinator",
     "Network",
@@ -52,7 +54,7 @@ __all__ = [
 ]
 
 _HERE = (sys.executable, "-m", "tests.support.traffic")
-FORGED, LYING, MORTAL = "forged", "lying", "mortal"
+FORGED, LYING, MORTAL, MAD = "forged", "lying", "mortal", "mad"
 _NEWNET = 0x40000000
 
 
@@ -83,12 +85,20 @@ class Mortal(agent.Agent):
 class Liar(agent.Agent):
     """A node that says it was a thousand times as fast as it was."""
 
+    factor = 1 / 1000
+
     def tell(self, report: Any) -> None:
         if isinstance(report, wire.Has | wire.Sent) and report.seconds:
             report = type(report)(
-                **{**_fields(report), "seconds": report.seconds / 1000}
+                **{**_fields(report), "seconds": report.seconds * self.factor}
             )
         super().tell(report)
+
+
+class Mad(Liar):
+    """A node whose times are no numbers."""
+
+    factor = math.nan
 
 
 def _fields(record: Any) -> dict[str, Any]:
@@ -105,7 +115,7 @@ class Unforgetting(distribution.Distribution):
 
 # No choice by chance once all links are known: only age makes one unknown again.
 GREEDY = {"greedy": distribution.Distribution, "unforgetting": Unforgetting}
-KINDS = {"": agent.Agent, FORGED: Forger, LYING: Liar, MORTAL: Mortal}
+KINDS = {"": agent.Agent, FORGED: Forger, LYING: Liar, MORTAL: Mortal, MAD: Mad}
 
 
 @dataclass(frozen=True)

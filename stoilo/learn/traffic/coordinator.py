@@ -36,7 +36,7 @@ from stoilo.learn.traffic import aggregation as a
 from stoilo.learn.traffic import distribution as d
 from stoilo.learn.traffic import wire as w
 from stoilo.learn.traffic.holdings import KEPT_ROUNDS, KEPT_VERSIONS
-from stoilo.learn.traffic.links import LinkMatrix, begin_term
+from stoilo.learn.traffic.links import LinkMatrix, begin_term, clamp
 from stoilo.learn.traffic.record import SHOWN, Log, Record
 
 SLOWEST = 250_000  # bytes/s: a transfer that is slower loses its lease
@@ -216,7 +216,7 @@ class Coordinator(TokenService):
             self._hold(name, item)
             return
         now = time.monotonic()
-        seconds = report.seconds or now - order.since  # 0: it was there already
+        seconds = clamp(report.seconds or -1, item.size, now - order.since)  # 0: had it
         self._note("sent", order, seconds=seconds)
         parts = self._keep_part(name, item) if item.ids else []
         match self._find(item), order.transfer:
