@@ -178,8 +178,8 @@ class Door:
     ) -> ConsoleBench:
         """Show the console of `bench` from now on."""
         steady = SimpleNamespace(now=1000.0)
-        named = {"database": "mysql://stoilo:secret@db/x", "dispatcher": dispatcher}
-        config = ServerConfig(bench.directory, **named)
+        database = "mysql://stoilo:secret@db/x"
+        config = ServerConfig(bench.directory, database=database, dispatcher=dispatcher)
         watch = cast("Any", SimpleNamespace(sources=make_sources(bench)))
         place = ServerPlace(
             bench.directory, self.url, bench.server, watch, config, roster

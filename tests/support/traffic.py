@@ -420,43 +420,37 @@ class Site:
 def make_record(nodes: int = 12) -> Record:
     """Return what an operator of so many nodes sees; the last one is gone and at fault."""
     names, drawn = ["root", *(f"n{i}" for i in range(1, nodes + 1))], random.Random(1)
-    events, now, size = (
-        [Event(1_795_000_000.0, "joined", one) for one in names],
-        0.0,
-        9 << 20,
-    )
+    events, now = [Event(1_795_000_000.0, "joined", one) for one in names], 0.0
+
+    def send(number: int, child: int, *, up: bool) -> float:
+        """Note a transfer between a node and one before it; return when it ended."""
+        ends = names[drawn.randint(0, child - 1)], names[child]
+        (of, to), took = ends[::-1] if up else ends, drawn.uniform(0.2, 2)
+        ids, end = (of,) if up else (), now + took / 2
+        events.append(Event(end, "sent", to, number, of, 9 << 20, took, ids=ids))
+        return end
+
     for number in (1, 2, 3):
         now = 1_795_000_000.0 + 60 * number
         events.append(Event(now, "version", "root", number))
-        for index, name in enumerate(names[1:-1]):
-            of, took = names[drawn.randint(0, index)], drawn.uniform(0.2, 2)
-            now += took / 2
-            events.append(Event(now, "sent", name, number, of, size, took))
+        for child in range(1, nodes):
+            now = send(number, child, up=False)
         events.append(Event(now, "opened", "root", number))
-        for name in names[-2:0:-1]:
-            to, took = (
-                names[drawn.randint(0, names.index(name) - 1)],
-                drawn.uniform(0.2, 2),
-            )
-            now += took / 2
-            events.append(Event(now, "sent", to, number, name, size, took, ids=(name,)))
-    more = {"sender": "n12", "why": "bytes came that have another digest"}
-    events.append(Event(now, "failed", "n1", 3, cause="bytes", **more))
-    events.append(Event(now, "named", "n12", why="bytes"))
-    rates = {(e.sender, e.node, e.size / e.seconds) for e in events if e.seconds}
-    places = {name: f"10.64.0.{i}:57098" for i, name in enumerate(names[:-1])}
-    held = dict.fromkeys((1, 2, 3), names[:-1])
-    seen = {(a, b): (a, b, rate) for a, b, rate in sorted(rates)}
+        for child in range(nodes - 1, 0, -1):
+            now = send(number, child, up=True)
+    why, last = "bytes came that have another digest", names[-1]
+    events.append(Event(now, "failed", "n1", 3, last, why=why, cause="bytes"))
+    events.append(Event(now, "named", last, why="bytes"))
     return Record(
-        *(
-            Term(1, "x"),
-            places,
-            [*seen.values()],
-            {"n12": ["bytes"]},
-            held,
-            {3: names[1:-1]},
-        ),
-        *(events, [("bytes", "n1", "n12")], 2),
+        term=Term(1, "x"),
+        nodes={name: f"10.64.0.{i}:57098" for i, name in enumerate(names[:-1])},
+        rates=[(e.sender, e.node, e.size / e.seconds) for e in events if e.seconds],
+        named={last: ["bytes"]},
+        versions=dict.fromkeys((1, 2, 3), names[:-1]),
+        rounds={3: names[1:-1]},
+        events=events,
+        disputes=[("bytes", "n1", last)],
+        leases=2,
     )
 
 

@@ -133,8 +133,10 @@ def _render(record: Record, tree: Tree | None) -> str:
         )
     rates = [("from", "to", "Mbit/s")]
     rates += [(one, to, f"{rate / _MBIT:.1f}") for one, to, rate in record.rates]
-    tables = [*map(render_table, (nodes, rates, _list_events(record.events)))]
-    return "\n\n".join([*tables, render_table(_draw(tree))] if tree else tables)
+    drawn = [_draw(tree)] if tree else []
+    tables: list[Sequence[tuple[str, ...]]] = [nodes, rates]
+    tables += [_list_events(record.events), *drawn]
+    return "\n\n".join(render_table(table) for table in tables)
 
 
 def _draw(tree: Tree) -> Sequence[tuple[str, ...]]:
