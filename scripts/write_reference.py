@@ -10,7 +10,7 @@ import ast
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -26,10 +26,11 @@ from stoilo.core.codebook import load_codebook
 from stoilo.core.levels import Level, load_levels
 from stoilo.core.libraries import Library, load_libraries
 from stoilo.core.types import BOUNDS, Redundancy, RunLimits
+from stoilo.learn.traffic.metrics import METRICS as TRAFFIC_METRICS
 from stoilo.low_level.redundancy import CreateOptions
 from stoilo.sandbox.kernel.filter_text import render_filter
 from stoilo.server.config import ServerConfig
-from stoilo.server.watching.metrics import METRICS
+from stoilo.server.watching.metrics import METRICS, Metric
 
 __all__ = ["PAGES", "help_text", "render_architecture", "write_pages"]
 
@@ -413,6 +414,18 @@ address in them. Who may read them: [watch a server](../howto/watch-a-server.md)
 """
 
 
+TRAFFIC_INTRO = """
+## A dispatcher's
+
+What `stoilo learn dispatcher --metrics` shows, by itself. Labels are the names of nodes that
+its operator gave (`--node`) and lists of ours; counters begin anew with the process. What:
+joined, left, named (nodes), version (begun), opened, collected (rounds), sent, failed. Causes:
+stalled, bytes (other ones than the digest's), refused (a part that is there already), gone,
+late (its lease has run out), other (a second version of one number).
+
+"""
+
+
 def settings_page() -> str:
     """Return the page of settings; what each is for is its attribute's text."""
     text = (inspect.getdoc(ServerConfig) or "").partition("Attributes:")[2]
@@ -432,13 +445,20 @@ def settings_page() -> str:
 
 
 def metrics_page() -> str:
-    """Return the page of metrics."""
+    """Return the page of metrics, the server's and a dispatcher's."""
+    tables = METRICS_INTRO, METRICS, TRAFFIC_INTRO, TRAFFIC_METRICS
+    return "".join(
+        one if isinstance(one, str) else _list_metrics(one) for one in tables
+    )
+
+
+def _list_metrics(metrics: Sequence[Metric]) -> str:
     rows = ["| metric | kind | labels | |", "|---|---|---|---|"]
     rows += [
         f"| `{one.name}` | {one.kind} | {', '.join(one.labels)} | {one.help} |"
-        for one in METRICS
+        for one in metrics
     ]
-    return METRICS_INTRO + "\n".join(rows) + "\n"
+    return "\n".join(rows) + "\n"
 
 
 def folder_table() -> str:

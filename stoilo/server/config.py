@@ -73,7 +73,7 @@ class ServerConfig:
         node: connection file of the project's own node on this machine, as `stoilo learn node`
             writes it: what tasks share spreads from there to all nodes; with `dispatcher`.
         dispatcher: connection file of `stoilo learn dispatcher`: it says which nodes have a
-            file, and hosts fetch it there.
+            file, and hosts fetch it there; the console shows its record. Empty = none.
         oidc_issuer: URL of an OpenID Connect provider who vouches for researchers in the
             console; empty = none. Needs the extra ``oidc``.
         oidc_client: what this server is called there (client id).

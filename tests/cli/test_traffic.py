@@ -2,6 +2,7 @@
 
 import json
 import sys
+from urllib.request import urlopen
 
 import pytest
 
@@ -27,7 +28,8 @@ def start(tmp_path):
 
 
 def test_operator_sees_who_got_what_from_whom(start, wait_until, capsys):
-    hub = start("dispatcher", "hub", "--node", "oslo", "--node", "turin")
+    nodes = ("--node", "oslo", "--node", "turin")
+    hub = start("dispatcher", "hub", *nodes, "--metrics", "127.0.0.1:0")
     for name in ("oslo", "turin"):
         file = hub.folder / "nodes" / f"{name}.json"
         start("node", name, "--dispatcher", str(file))
@@ -52,6 +54,15 @@ def test_operator_sees_who_got_what_from_whom(start, wait_until, capsys):
     assert [row[1:5] for row in rows if "sent" in row] == [
         ["sent", "7", "turin", "oslo"]
     ]
+    tree = [line.split("  ")[:2] for line in said.splitlines()[-3:-1]]
+    assert tree == [["oslo"], ["", "turin"]]
+    (top, below) = show()["tree"]["steps"]
+    assert (top["node"], below["node"], below["partner"]) == ("oslo", "turin", "oslo")
+    assert main([*words, "--number", "8"]) == 2
+    assert "STO-R090" in capsys.readouterr().err
+    link = b'{receiver="turin",sender="oslo"}'
+    with urlopen(f"http://{hub.line['metrics']}/metrics", timeout=60) as answer:
+        assert b"stoilo_traffic_bytes_total%s 45.0\n" % link in answer.read()
 
 
 def test_dispatcher_that_is_gone_is_said_to_be(start, capsys):

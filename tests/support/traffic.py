@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import io
 import json
+import math
 import os
 import random
 import secrets
@@ -30,26 +31,32 @@ from typing import Any, Self
 import numpy as np
 
 from stoilo.core.errors import InternalError
+from stoilo.learn.store import protocol
+from stoilo.learn.store.network import TokenService
 from stoilo.learn.store.place import ShardPlace, read_place
-from stoilo.learn.traffic import agent, face, holdings, trees, wire
-from stoilo.learn.traffic.record import Record, read_record
+from stoilo.learn.traffic import agent, distribution, face, holdings, trees, wire
+from stoilo.learn.traffic.links import Term
+from stoilo.learn.traffic.record import Event, Record, read_record
 
 __all__ = [
     "DYING",
     "FORGED",
     "LYING",
+    "MAD",
     "MORTAL",
     "SERVING",
     "Coordinator",
     "Network",
     "Nodes",
     "Site",
+    "Told",
     "find_obstacle",
+    "make_record",
     "wait_for",
 ]
 
 _HERE = (sys.executable, "-m", "tests.support.traffic")
-FORGED, LYING, MORTAL = "forged", "lying", "mortal"
+FORGED, LYING, MORTAL, MAD = "forged", "lying", "mortal", "mad"
 SERVING, DYING = "serving", "dying"  # to volunteers; the second dies in a download
 _NEWNET = 0x40000000
 
@@ -81,12 +88,20 @@ class Mortal(agent.Agent):
 class Liar(agent.Agent):
     """A node that says it was a thousand times as fast as it was."""
 
+    factor = 1 / 1000
+
     def tell(self, report: Any) -> None:
         if isinstance(report, wire.Has | wire.Sent) and report.seconds:
             report = type(report)(
-                **{**_fields(report), "seconds": report.seconds / 1000}
+                **{**_fields(report), "seconds": report.seconds * self.factor}
             )
         super().tell(report)
+
+
+class Mad(Liar):
+    """A node whose times are no numbers."""
+
+    factor = math.nan
 
 
 def _fields(record: Any) -> dict[str, Any]:
@@ -116,7 +131,19 @@ class DyingFace(face.VolunteerFace):
 
 
 FACES = {SERVING: face.VolunteerFace, DYING: DyingFace}
-KINDS = {"": agent.Agent, FORGED: Forger, LYING: Liar, MORTAL: Mortal}
+
+
+class Unforgetting(distribution.Distribution):
+    """A version whose coordinator's rates never grow old."""
+
+    def __init__(self, *about: Any, **more: Any) -> None:
+        super().__init__(*about, **more)
+        self.links.memory = None
+
+
+# No choice by chance once all links are known: only age makes one unknown again.
+GREEDY = {"greedy": distribution.Distribution, "unforgetting": Unforgetting}
+KINDS = {"": agent.Agent, FORGED: Forger, LYING: Liar, MORTAL: Mortal, MAD: Mad}
 
 
 @dataclass(frozen=True)
@@ -317,6 +344,22 @@ class Network:
         _batch("ip", self._hub, joined)
         _batch("tc", self._hub, slowed)
 
+    def slow(self, sender: str, receiver: str, rate: int) -> None:
+        """Let the way from one to the other, and no other, carry so many Mbit/s."""
+        to = f"protocol ip parent 1: u32 match ip dst {self.host(receiver)}/32"
+        lines = [
+            "qdisc replace dev eth0 root handle 1: htb default 1 r2q 1000",
+            f"class add dev eth0 parent 1: classid 1:1 htb rate {self.rates[sender][0]}mbit",
+            f"class add dev eth0 parent 1: classid 1:2 htb rate {rate}mbit",
+            f"filter add dev eth0 {to} flowid 1:2",
+        ]
+        _batch("tc", self.namespace(sender), lines)
+
+    def mend(self, sender: str) -> None:
+        """Let all ways from a node be as they were."""
+        line = _bucket("eth0", self.rates[sender][0]).replace("add", "replace", 1)
+        _batch("tc", self.namespace(sender), [line])
+
     def __exit__(self, *_: object) -> None:
         for name in [self._hub, *map(self.namespace, self._order)]:
             subprocess.run(
@@ -366,6 +409,11 @@ class Site:
         """Return who has a version."""
         return self.coordinator.show(0).versions.get(number, [])
 
+    def senders(self, number: int) -> dict[str, str]:
+        """Return node → whom it had a version from."""
+        events = [e for e in self.coordinator.show().events if e.number == number]
+        return {e.node: e.sender for e in events if e.what == "sent" and not e.ids}
+
     def add_up(self, number: int, size: int) -> float:
         """Sum a vector of each node; return how long the root waited for it, s."""
         names = self.names[1:]
@@ -395,6 +443,57 @@ class Site:
     def __exit__(self, *_: object) -> None:
         self.nodes.__exit__()
         self.coordinator.kill()
+
+
+def make_record(nodes: int = 12) -> Record:
+    """Return what an operator of so many nodes sees; the last one is gone and at fault."""
+    names, drawn = ["root", *(f"n{i}" for i in range(1, nodes + 1))], random.Random(1)
+    events, now = [Event(1_795_000_000.0, "joined", one) for one in names], 0.0
+
+    def send(number: int, child: int, *, up: bool) -> float:
+        """Note a transfer between a node and one before it; return when it ended."""
+        ends = names[drawn.randint(0, child - 1)], names[child]
+        (of, to), took = ends[::-1] if up else ends, drawn.uniform(0.2, 2)
+        ids, end = (of,) if up else (), now + took / 2
+        events.append(Event(end, "sent", to, number, of, 9 << 20, took, ids=ids))
+        return end
+
+    for number in (1, 2, 3):
+        now = 1_795_000_000.0 + 60 * number
+        events.append(Event(now, "version", "root", number))
+        for child in range(1, nodes):
+            now = send(number, child, up=False)
+        events.append(Event(now, "opened", "root", number))
+        for child in range(nodes - 1, 0, -1):
+            now = send(number, child, up=True)
+    why, last = "bytes came that have another digest", names[-1]
+    events.append(Event(now, "failed", "n1", 3, last, why=why, cause="bytes"))
+    events.append(Event(now, "named", last, why="bytes"))
+    return Record(
+        term=Term(1, "x"),
+        nodes={name: f"10.64.0.{i}:57098" for i, name in enumerate(names[:-1])},
+        rates=[(e.sender, e.node, e.size / e.seconds) for e in events if e.seconds],
+        named={last: ["bytes"]},
+        versions=dict.fromkeys((1, 2, 3), names[:-1]),
+        rounds={3: names[1:-1]},
+        events=events,
+        disputes=[("bytes", "n1", last)],
+        leases=2,
+    )
+
+
+class Told(TokenService):
+    """A dispatcher that shows the record that it was told."""
+
+    def __init__(self, data: Path, record: Record) -> None:
+        super().__init__(data, "127.0.0.1:0", ())
+        self.place, self.record = self.admit_one(), record
+        self.file = data / "connection.json"
+
+    def talk(self, stream: Any, owner: str) -> None:
+        del owner  # there is one
+        wire.receive(stream, wire.Show)
+        protocol.send_frame(stream, self.record)
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 120.0) -> None:
@@ -466,7 +565,9 @@ def _coordinate(plan: str, data: str, address: str, nodes: list[str]) -> None:
     from stoilo.learn.traffic.coordinator import Coordinator as Served  # noqa: PLC0415
 
     more: dict[str, Any] = {}
-    if plan != "ours":  # a fixed tree, whose root is the first node
+    if plan in GREEDY:
+        more["distribution"] = partial(GREEDY[plan], p_max=1.0)
+    elif plan != "ours":  # a fixed tree, whose root is the first node
         tree = {"star": trees.star, "tree": trees.balance}[plan](nodes[0], nodes[1:])
         more["distribution"] = partial(trees.TreeDistribution, tree=tree)
         more["aggregation"] = partial(trees.TreeAggregation, tree=tree)

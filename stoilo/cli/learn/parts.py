@@ -131,7 +131,7 @@ class _Service(Protocol):
 
 
 def serve(what: str, service: _Service, data: Path, **more: str) -> None:
-    """Say in a JSON line where a service is and what opens it, and be it."""
+    """Say in a JSON line where a service is, what opens it, and more; and be it."""
     try:
         file = str(data.absolute() / CONNECTION_FILE)
         line = {what: service.place.shard, "connection": file, **more}

@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from stoilo.cli.learn.parts import harden, serve
 from stoilo.cli.output import FILE, FOLDER, JSON, render_day, render_table, say
+from stoilo.core.errors import UsageError
 from stoilo.learn.store.place import read_place
 from stoilo.learn.traffic.agent import Agent
 from stoilo.learn.traffic.coordinator import Coordinator
 from stoilo.learn.traffic.holdings import KEPT_BYTES, KEPT_VERSIONS, Kept
 from stoilo.learn.traffic.record import Event, Record, read_record
+from stoilo.learn.traffic.topology import Tree, list_nodes, list_trees
 from stoilo.learn.traffic.wire import MOST_KEPT
 
 if TYPE_CHECKING:
@@ -49,6 +52,9 @@ _NAMES = click.option(
 )
 @_KEEP
 @_NAMES
+@click.option(
+    "--metrics", default="", help="Loopback host:port of /metrics, for Prometheus."
+)
 @JSON
 def dispatcher(
     data: Path,
@@ -56,6 +62,7 @@ def dispatcher(
     nodes: tuple[str, ...],
     names: tuple[str, ...],
     keep: int,
+    metrics: str,
     *,
     as_json: bool,
 ) -> None:
@@ -67,7 +74,13 @@ def dispatcher(
     del as_json  # the line is JSON anyway; main renders errors
     harden()
     service = Coordinator(data.absolute(), listen, nodes, names, kept=keep)
-    serve("dispatcher", service, data)
+    more = dict[str, str]()
+    if metrics:
+        # Its library comes with the extra `server`.
+        from stoilo.learn.traffic.metrics import serve_metrics  # noqa: PLC0415
+
+        more["metrics"] = serve_metrics(service, metrics)
+    serve("dispatcher", service, data, **more)
 
 
 @click.command()
@@ -138,34 +151,52 @@ def _open_face(*words: str) -> VolunteerFace:
 @click.command()
 @click.argument("connection", type=FILE)
 @click.option("--events", default=500, show_default=True, help="Of the newest.")
+@click.option("--number", type=int, help="Version or round to draw, not the newest.")
 @JSON
-def traffic(connection: Path, events: int, *, as_json: bool) -> None:
+def traffic(
+    connection: Path, events: int, number: int | None, *, as_json: bool
+) -> None:
     """Show who sent what to whom, at which rates, and who is at fault.
 
-    CONNECTION is the connection.json in the directory of `stoilo learn dispatcher`.
+    CONNECTION is the connection.json in the directory of `stoilo learn dispatcher`. The tree
+    is that of the newest version or round: each node stands below whom it had it from, or
+    whom its part went to.
     """
     record = read_record(read_place(connection), events)
-    say(record, _render(record), as_json=as_json)
+    trees = [one for one in list_trees(record.events) if number in {None, one.number}]
+    if number is not None and not trees:
+        why = f"version or round {number} did not begin in the newest {events} events"
+        raise UsageError("STO-R090", why, hint="give a larger --events")
+    tree = trees[-1] if trees else None
+    shown = msgspec.structs.asdict(record) | {"tree": tree}
+    say(shown, _render(record, tree), as_json=as_json)
 
 
-def _render(record: Record) -> str:
-    """Return tables of nodes, of rates, and of what happened, in order."""
-    sent = [event for event in record.events if event.what == "sent"]
+def _render(record: Record, tree: Tree | None) -> str:
+    """Return tables of nodes, of rates, of what happened, in order, and the tree."""
     nodes = [("node", "address", "versions", "got_MB", "sent_MB", "at_fault")]
-    for name in sorted({*record.nodes, *record.named}):
-        held = [str(n) for n, who in sorted(record.versions.items()) if name in who]
-        got = sum(event.size for event in sent if event.node == name)
-        gave = sum(event.size for event in sent if event.sender == name)
-        faults = ",".join(record.named.get(name, ())) or "-"
-        place = record.nodes.get(name, "gone")
-        figures = f"{got / _MB:.1f}", f"{gave / _MB:.1f}"
+    for one in list_nodes(record):
+        held, faults = [*map(str, one.versions)], ",".join(one.faults)
+        figures = f"{one.got / _MB:.1f}", f"{one.gave / _MB:.1f}"
         shown = ",".join(held[-_SHOWN:]) or "-"
         shown = f"{len(held)}:..{shown}" if len(held) > _SHOWN else shown
-        nodes.append((name, place, shown, *figures, faults))
+        nodes.append((one.name, one.place or "gone", shown, *figures, faults or "-"))
     rates = [("from", "to", "Mbit/s")]
     rates += [(one, to, f"{rate / _MBIT:.1f}") for one, to, rate in record.rates]
-    tables = nodes, rates, _list_events(record.events)
+    drawn = [_draw(tree)] if tree else []
+    tables: list[Sequence[tuple[str, ...]]] = [nodes, rates]
+    tables += [_list_events(record.events), *drawn]
     return "\n\n".join(render_table(table) for table in tables)
+
+
+def _draw(tree: Tree) -> Sequence[tuple[str, ...]]:
+    """Return a tree as lines, each indented below what it hangs from."""
+    rows = [(tree.name, "after_s", "took_s", "Mbit/s")]
+    for step in tree.steps:
+        figures = f"{step.at:.3f}", f"{step.seconds:.3f}", f"{step.rate / _MBIT:.1f}"
+        indented = "  " * step.depth + step.node
+        rows.append((indented, *(figures if step.partner else ("", "", ""))))
+    return [*rows, ("mean", f"{tree.mean_s:.3f}", "", "")]
 
 
 def _list_events(events: list[Event]) -> Sequence[tuple[str, ...]]:

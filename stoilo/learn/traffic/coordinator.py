@@ -36,7 +36,7 @@ from stoilo.learn.traffic import aggregation as a
 from stoilo.learn.traffic import distribution as d
 from stoilo.learn.traffic import wire as w
 from stoilo.learn.traffic.holdings import KEPT_ROUNDS, KEPT_VERSIONS
-from stoilo.learn.traffic.links import LinkMatrix, begin_term
+from stoilo.learn.traffic.links import LinkMatrix, begin_term, clamp
 from stoilo.learn.traffic.reach import Reach
 from stoilo.learn.traffic.record import SHOWN, Log, Record
 
@@ -101,19 +101,15 @@ class Coordinator(TokenService):
         self._name, self._links = secrets.token_hex(8), LinkMatrix()
         self._reach, self._kept = Reach(), kept
         self.term = begin_term([], self._name)
-        self._lock = threading.RLock()
-        self._nodes = dict[str, _Node]()
+        self._lock, self._nodes = threading.RLock(), dict[str, _Node]()
         self._versions = dict[int, d.Distribution]()  # each called by its item's key
-        self._items = dict[int, w.Item]()
-        self._rounds = dict[int, a.Aggregation]()
+        self._items, self._rounds = dict[int, w.Item](), dict[int, a.Aggregation]()
         # round → node → its parts: the last that it made first, its own behind
         self._parts = dict[int, dict[str, list[w.Item]]]()
         self._orders = dict[str, _Order]()  # by what nodes call it
-        self._given = set[Transfer]()
-        self._serial = itertools.count()
+        self._given, self._serial = set[Transfer](), itertools.count()
         self._begun = Counter[str]()  # versions and rounds, by which rates grow old
-        self._named = self._links.named()
-        self.log = Log(data / "record.jsonl")
+        self._named, self.log = self._links.named(), Log(data / "record.jsonl")
         Repeater("leases", [self._expire], _TICK_S).start()
 
     def talk(self, stream: socket.socket, owner: str) -> None:
@@ -133,14 +129,18 @@ class Coordinator(TokenService):
     def show(self, events: int) -> Record:
         """Return what an operator sees, with so many of the newest events."""
         with self._lock:
+            versions, rounds = self._versions, self._rounds
             return Record(
                 self.term,
                 {one.name: one.place.shard for one in self._nodes.values()},
                 [(*pair, rate) for pair, rate in self._links.rates().items()],
                 self._links.named(),
-                {number: [*one.holders] for number, one in self._versions.items()},
-                {number: sorted(one.arrived) for number, one in self._rounds.items()},
+                {number: [*one.holders] for number, one in versions.items()},
+                {number: sorted(one.arrived) for number, one in rounds.items()},
                 [*self.log.newest][-min(events, SHOWN) :] if events > 0 else [],
+                self._links.disputes(),
+                sum(len(one.open) for one in versions.values())
+                + sum(len(one.open) for one in rounds.values()),
             )
 
     def locate(self) -> w.Located:
@@ -236,7 +236,7 @@ class Coordinator(TokenService):
             self._hold(name, item)
             return
         now = time.monotonic()
-        seconds = report.seconds or now - order.since  # 0: it was there already
+        seconds = clamp(report.seconds or -1, item.size, now - order.since)  # 0: had it
         self._note("sent", order, seconds=seconds)
         parts = self._keep_part(name, item) if item.ids else []
         match self._find(item), order.transfer:
@@ -264,7 +264,7 @@ class Coordinator(TokenService):
             return
         one = self._versions.get(item.number) or self._begin(name, item)
         if self._items[item.number] != item:
-            self.log.note("failed", name, item.number, why="has another such version")
+            self.log.note("failed", name, item.number, why="has another", cause="other")
             return
         begun = [(t, since) for t, since in one.open.items() if t.receiver == name]
         for transfer, since in begun:  # ordered by somebody else as well
@@ -346,7 +346,7 @@ class Coordinator(TokenService):
         fault = report.fault
         if order is None or order.transfer.receiver != name:
             return
-        self._note("failed", order, why=report.why)
+        self._note("failed", order, why=report.why, cause=fault or "gone")
         match self._find(order.item), order.transfer:
             case d.Distribution() as one, d.Transfer() as transfer:
                 is_theirs = fault in {"bytes", "stalled"}
@@ -413,7 +413,7 @@ class Coordinator(TokenService):
                 self._send_sums(one.expire(now), number)
                 late |= before.difference(one.open)
             for order in [o for o in self._orders.values() if o.transfer in late]:
-                self._note("failed", order, why="the lease has run out")
+                self._note("failed", order, why="the lease has run out", cause="late")
             self._give()
             return len(late)
 

@@ -101,9 +101,9 @@ class LinkMatrix:
         if link is None or link.transfer != transfer:
             link = self._links[pair] = _Link(transfer, self.iteration, size)
         if sent_s is not None:
-            link.sent_s = _clamp(sent_s, size, elapsed_s)
+            link.sent_s = clamp(sent_s, size, elapsed_s)
         if got_s is not None:
-            link.got_s = _clamp(got_s, size, elapsed_s)
+            link.got_s = clamp(got_s, size, elapsed_s)
         if link.sent_s and link.got_s:
             low, high = sorted((link.sent_s, link.got_s))
             if high > NOISE_S and high > FAR * low:
@@ -148,13 +148,18 @@ class LinkMatrix:
                 found.setdefault(node, []).append(fault)
         return found
 
+    def disputes(self) -> list[tuple[Fault, Node, Node]]:
+        """Return who contradicts whom, each pair once."""
+        known = sorted(self._disputes.items())
+        return [d for d, since in known if d[1] < d[2] and self._is_fresh(since)]
+
     def rates(self) -> dict[tuple[Node, Node], float]:
         """Return all rates that are not forgotten, bytes/s."""
         known = ((pair, self.rate(*pair)) for pair in sorted(self._links))
         return {pair: rate for pair, rate in known if rate is not None}
 
 
-def _clamp(claimed_s: float, size: int, elapsed_s: float) -> float:
+def clamp(claimed_s: float, size: int, elapsed_s: float) -> float:
     """Return a claim within what can be; nonsense counts as the coordinator's own time."""
     if not math.isfinite(claimed_s) or claimed_s < 0:
         claimed_s = elapsed_s if math.isfinite(elapsed_s) else 1.0

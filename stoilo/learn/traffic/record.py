@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     size: int = 0  # bytes
     seconds: float = 0.0  # that the transfer took by the coordinator's clock
     why: str = ""
+    # of what failed: stalled, bytes, refused, gone, late (its lease), other (bytes there)
+    cause: str = ""
     ids: tuple[str, ...] = ()  # of a part of a round
 
 
@@ -47,18 +50,36 @@ class Record(msgspec.Struct, frozen=True, tag="record"):
     versions: dict[int, list[str]]  # number → who has it, in order of receipt
     rounds: dict[int, list[str]]  # number → whose contributions the root has
     events: list[Event]  # newest last
+    disputes: list[tuple[Fault, Node, Node]] = []
+    leases: int = 0  # transfers under way
+
+
+def count(event: Event) -> Iterator[tuple[tuple[str, ...], float]]:
+    """Yield what an event adds to counters, each named with its labels."""
+    yield ("stoilo_traffic_events_total", event.what), 1
+    match event.what:
+        case "failed":
+            yield ("stoilo_traffic_failures_total", event.cause), 1
+        case "sent":
+            pair = event.sender, event.node
+            yield ("stoilo_traffic_transfers_total", *pair), 1
+            yield ("stoilo_traffic_bytes_total", *pair), event.size
+            yield ("stoilo_traffic_seconds_total", *pair), event.seconds
 
 
 class Log:
-    """The coordinator's own record: a file, and the newest of it in memory."""
+    """The coordinator's own record: a file, the newest of it in memory, and its sums."""
 
     def __init__(self, path: Path) -> None:
         self._path, self.newest = path, deque[Event](maxlen=SHOWN)
+        self.totals = defaultdict[tuple[str, ...], float](float)
 
     def note(self, what: str, node: str, number: int = -1, **more: Any) -> None:  # noqa: ANN401 - fields of an event
         """Write an event down; a full disk is no reason to stop the traffic."""
         event = Event(time.time(), what, node, number, **more)
         self.newest.append(event)
+        for name, amount in count(event):
+            self.totals[name] += amount
         with suppress(OSError):
             with self._path.open("ab") as file:
                 file.write(msgspec.json.encode(event) + b"\n")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import (
     CollectorRegistry,
@@ -33,7 +33,7 @@ from stoilo.server.db import schema
 from stoilo.server.db.records import AttemptState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from prometheus_client import Metric as Family
 
@@ -167,6 +167,21 @@ class Sources:
     started_at: float = field(default_factory=time.time)  # s since 1970
 
 
+def fill_families(
+    metrics: Iterable[Metric], figures: Iterable[Sequence[Any]]
+) -> list[Family]:
+    """Return what was read: each figure a metric's name, its value, its labels."""
+    kinds = {_C: CounterMetricFamily, _G: GaugeMetricFamily}
+    families = {
+        one.name: kinds[one.kind](one.name, one.help, labels=one.labels)
+        for one in metrics
+        if one.kind in kinds
+    }
+    for name, value, *labels in figures:
+        families[name].add_metric(labels, value)
+    return [one for one in families.values() if one.samples]
+
+
 class Collector(MetricCollector):
     """The text of all metrics; callers that come together share one reading."""
 
@@ -190,15 +205,7 @@ class Collector(MetricCollector):
 
     def collect(self) -> Iterator[Family]:
         """Yield what is read rather than counted."""
-        kinds = {_C: CounterMetricFamily, _G: GaugeMetricFamily}
-        families = {
-            one.name: kinds[one.kind](one.name, one.help, labels=one.labels)
-            for one in METRICS
-            if one.kind in kinds
-        }
-        for name, value, *labels in read_figures(self._sources):
-            families[name].add_metric(labels, value)
-        yield from (one for one in families.values() if one.samples)
+        yield from fill_families(METRICS, read_figures(self._sources))
 
     def render(self) -> bytes:
         """Return the text, at most `KEPT_S` old."""

@@ -77,7 +77,8 @@ class Console:
         clock = place.watch.sources.clock
         self.sessions = Sessions(place.tasks.store, place.url, clock, steady)
         self._templates = open_templates(place.url, load_assets())
-        self._templates.globals.update(words=wording)
+        self._dispatcher = place.config.dispatcher
+        self._templates.globals.update(words=wording, dispatcher=self._dispatcher)
         self._turns = anyio.CapacityLimiter(AT_ONCE)
         research, operation = Research(place.tasks), Operation(place)
         tickets = Tickets(steady)
@@ -94,6 +95,7 @@ class Console:
             Page(f"{task}/resubmit", research.resubmit, "CreateTask", "POST"),
             Page("/console/project", operation.project, "Operate"),
             Page("/console/hosts", operation.hosts, "Operate"),
+            Page("/console/traffic", self._traffic, "Operate"),
             Page("/console/accounts", operation.accounts, "Operate"),
             Page("/console/settings", operation.settings, "Operate"),
             Page("/console/account", account.page, ""),
@@ -198,6 +200,11 @@ class Console:
         answer.headers["refresh"] = "0; url=/console/"
         self.sessions.keep(answer, self.sessions.cookie, token)
         return answer
+
+    def _traffic(self, asked: Asked) -> Response:
+        from stoilo.web.console.traffic import show  # noqa: PLC0415 - loads numpy
+
+        return show(asked, self._dispatcher)
 
     def _sign_out(self, asked: Asked) -> Response:
         self.sessions.sign_out(asked.visitor)

@@ -17,6 +17,7 @@ LINKS: Final = (
     ("/console/account", "Account"),
     ("/console/project", "Project"),
     ("/console/hosts", "Hosts"),
+    ("/console/traffic", "Traffic"),
     ("/console/accounts", "Accounts"),
     ("/console/settings", "Settings"),
 )

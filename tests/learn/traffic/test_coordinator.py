@@ -8,7 +8,7 @@ from stoilo.learn.store import protocol as p
 from stoilo.learn.store.place import read_place
 from stoilo.learn.traffic import agent, wire
 from stoilo.learn.traffic.holdings import Kept
-from tests.support.traffic import FORGED, MORTAL
+from tests.support.traffic import FORGED, MAD, MORTAL
 
 MODEL = bytes(range(256)) * 1024
 
@@ -68,6 +68,14 @@ def test_versions_that_overlap_do_not_mix(settled):
         for name in everybody(7):
             found = agent.collect(settled.nodes.place(name), number)[1]
             assert found == MODEL * (1 + (number == 2))
+
+
+def test_time_that_is_no_number_is_recorded_as_the_coordinator_s_own(field):
+    coordinator = field.begin(1, n1=MAD)
+    field.publish(1, MODEL)
+    field.wait_until(has_spread(coordinator, 1, everybody(1)))
+    (sent,) = [one for one in coordinator.show().events if one.what == "sent"]
+    assert 0 < sent.seconds < 60
 
 
 @pytest.mark.parametrize("count", range(1, 8))

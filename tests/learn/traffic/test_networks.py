@@ -1,5 +1,6 @@
 """Live: each node in a network of its own, behind token buckets in both directions."""
 
+import itertools
 import signal
 from statistics import fmean
 
@@ -43,6 +44,41 @@ def test_version_and_sum_beat_star_and_tree(tmp_path):
     assert mean["ours"] <= 0.45 * mean["star"]
     assert mean["ours"] < mean["tree"]
     assert fmean(added["ours"]) < fmean(added["star"])
+
+
+def watch_slowed_way(folder, plan, most_after):
+    """Return in which versions root sends to n1 itself: before, while that is slow, after."""
+    # To n1 everybody has the fastest way, so that another can always serve it.
+    rates = {"root": (160, 160), "n1": (160, 160), "n2": (160, 40), "n3": (160, 40)}
+    network, numbers, used = Network(rates), itertools.count(1), []
+    with network, Site(folder, network, plan) as site:
+
+        def spread(most, *, until=()):
+            found = []
+            while len(found) < most and (not until or found[-len(until) :] != [*until]):
+                number = next(numbers)
+                site.spread(number, 2 << 20)
+                found.append(site.senders(number)["n1"] == "root")
+            used.append(found)
+
+        spread(20, until=(True,) * 4)
+        network.slow("root", "n1", 10)
+        spread(6, until=(False,) * 3)
+        network.mend("root")
+        spread(most_after, until=(True,) * 3)
+    print(f"\n{plan}: {used}", end="")
+    return used
+
+
+def test_slowed_way_is_avoided_and_comes_back_as_its_rate_grows_old(tmp_path):
+    before, slow, after = watch_slowed_way(tmp_path / "ours", "greedy", 30)
+    assert before[-4:] == [True] * 4
+    assert slow[-3:] == [False] * 3
+    assert after[-3:] == [True] * 3
+    before, slow, after = watch_slowed_way(tmp_path / "control", "unforgetting", 10)
+    assert before[-4:] == [True] * 4
+    assert slow[-3:] == [False] * 3
+    assert not any(after)
 
 
 def test_those_at_fault_are_named_and_the_others_finish(tmp_path):

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.console import ConsoleBench, Door, open_door
 from tests.support.serverbench import make_bench
+from tests.support.traffic import Told, make_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,10 +20,24 @@ def door() -> Iterator[Door]:
         yield opened
 
 
+@pytest.fixture(scope="session")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Told]:
+    """Serve the record of twelve nodes."""
+    served = Told(tmp_path_factory.mktemp("dispatcher"), make_record())
+    thread = threading.Thread(target=served.run)
+    thread.start()
+    yield served
+    served.close()
+    thread.join()
+
+
 @pytest.fixture(scope="module")
-def shared(door: Door, tmp_path_factory: pytest.TempPathFactory) -> ConsoleBench:
+def shared(
+    door: Door, tmp_path_factory: pytest.TempPathFactory, told: Told
+) -> ConsoleBench:
     """Serve a console for a file of tests, each of which has accounts of its own."""
-    return door.show(make_bench(tmp_path_factory.mktemp("console")))
+    bench = make_bench(tmp_path_factory.mktemp("console"))
+    return door.show(bench, dispatcher=str(told.file))
 
 
 @pytest.fixture

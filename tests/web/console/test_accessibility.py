@@ -35,6 +35,8 @@ PAGES = (
     "task/nothing",
     "project",
     "hosts",
+    "traffic",
+    "traffic?tree=version+2",
     "accounts",
     "settings",
 )
@@ -264,7 +266,7 @@ FOCUSED = """() => {
 }"""
 
 
-@pytest.mark.parametrize("page", ["", "task/DONE", "project", "sign-in"])
+@pytest.mark.parametrize("page", ["", "task/DONE", "project", "traffic", "sign-in"])
 def test_keyboard_alone_reaches_everything_and_shows_where_it_is(
     visitor: Visitor,
     tasks: dict[str, str],

@@ -91,7 +91,7 @@ def test_accounts_are_listed_with_their_standing(served: ConsoleBench) -> None:
 
 def test_accounts_are_read_only(served: ConsoleBench) -> None:
     visitor = served.visitor("olga", "operator")
-    for page in ("project", "hosts", "accounts", "settings"):
+    for page in ("project", "hosts", "traffic", "accounts", "settings"):
         forms = visitor.ask(f"/console/{page}").forms()
         assert set(forms) == {"/console/sign-out"}
 

@@ -38,6 +38,7 @@ ROUTES = [
     ("/console/task/{task_id}/resubmit", "POST"),
     ("/console/project", "GET"),
     ("/console/hosts", "GET"),
+    ("/console/traffic", "GET"),
     ("/console/accounts", "GET"),
     ("/console/settings", "GET"),
     ("/console/account", "GET"),
@@ -49,7 +50,7 @@ ROUTES = [
 SCRIPTED = "/console/account"  # one file of ours; so has the sign-in page
 
 OWNED = [one for one in ROUTES if "{task_id}" in one[0]]
-OF_OPERATORS = [(path, how) for path, how in ROUTES[7:11]]
+OF_OPERATORS = [(path, how) for path, how in ROUTES[7:12]]
 ROLES = {path: "researcher" for path, _ in ROUTES}
 ROLES |= {path: "operator" for path, _ in OF_OPERATORS}
 FORMS_OF = [path for path, how in ROUTES if how == "POST"]
