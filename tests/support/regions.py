@@ -13,13 +13,23 @@ from typing import Any
 import numpy as np
 
 from stoilo.core.errors import UnreachableError
-from stoilo.learn import Part, Region, Regions, fit, split
+from stoilo.learn import Part, Region, Regions, TrainerOptions, fit, split
 from stoilo.learn.traffic.holdings import KEPT_VERSIONS
 from stoilo.learn.traffic.rounds import Traffic
 from tests.support.points import make_model, make_samples
 
-__all__ = ["PARTS", "FakeNode", "Net", "deal", "make_region", "run_regions", "train"]
+__all__ = [
+    "PARTS",
+    "WISHES",
+    "FakeNode",
+    "Net",
+    "deal",
+    "make_region",
+    "run_regions",
+    "train",
+]
 
+WISHES = {"epochs": 4, "block": 7, "rate": 0.3}
 PARTS = split(*make_samples(), 6, seed=0)
 
 
@@ -79,7 +89,7 @@ class FakeNode:
     def _open(self, number: int, ids: Sequence[str]) -> tuple[tuple[str, ...], bytes]:
         here = self.net.parts.get(number, {})
         found = sorted(here.keys() & {*ids})
-        if not (found or number in self.net.versions and not ids):
+        if not (found or (number in self.net.versions and not ids)):
             raise UnreachableError("STO-T037", f"nothing of {number}")
         if not ids:
             return (), self.net.versions[number]
@@ -105,7 +115,9 @@ def make_region(
 ) -> Region:
     """Return a region of the points' model with its own parts."""
     own = [parts[part] for part in share]
-    options = {"again_s": 0.05, **more}
+    # What is usual differs by region; what is looked at again is drawn
+    usual = TrainerOptions(clip=None, home_checks=0.0)
+    options = {"again_s": 0.05, "options": usual, **more}
     return Region(name, traffic, place, make_model(), own, **options)
 
 
@@ -132,10 +144,21 @@ async def train(
     """Train with these regions and tell them the end; return what came of it."""
     wait_s = wishes.pop("wait_s", 60.0)
     root = Regions(net.node("root"), shares, wait_s=wait_s)
-    given = {"epochs": 4, "block": 7, "rate": 0.3, **wishes}
+    given = {**({} if "method" in wishes else WISHES), **wishes}
     async with run_regions(*regions) as serving:
         method = given.pop("method", "dpbgd")
-        trained = await fit(method, make_model(), PARTS, root, **given)
+        trained = await beside(serving, fit(method, make_model(), PARTS, root, **given))
         await root.end()
         await asyncio.wait_for(asyncio.gather(*serving), 60.0)
     return trained
+
+
+async def beside(serving: Sequence[asyncio.Task[None]], work: Any) -> Any:
+    """Await work of the root's; what ends a region ends it, too."""
+    task = asyncio.ensure_future(work)
+    await asyncio.wait({task, *serving}, return_when=asyncio.FIRST_COMPLETED)
+    for one in serving:
+        if one.done() and not task.done():
+            task.cancel()
+            one.result()
+    return await task

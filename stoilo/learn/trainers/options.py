@@ -15,7 +15,7 @@ from stoilo.learn.backends.server import ServerBackend
 from stoilo.learn.core.data import Part, count_samples, read_arrays, split
 from stoilo.learn.core.models import Model, TorchModel
 from stoilo.learn.core.orders import Method
-from stoilo.learn.driver.codecs import Transport
+from stoilo.learn.driver.codecs import Raw, Transport
 from stoilo.learn.driver.downlink import Downlink
 from stoilo.learn.driver.transport import TransportName
 from stoilo.learn.methods.base import MethodBase
@@ -306,7 +306,7 @@ def as_options(options: Chosen | None, place: Place) -> Chosen | TrainerOptions:
             "STO-T040",
             "a training in regions is not private: sums travel between nodes without noise",
         )
-    if (chosen.transport, chosen.downlink) != ("raw", "raw"):
+    if chosen.transport not in ("raw", Raw()) or chosen.downlink != "raw":
         raise UsageError("STO-T040", "how answers travel is each Region's to say")
     return replace(chosen, clip=None, home_checks=0.0)
 

@@ -45,7 +45,7 @@ from stoilo.learn.trainers.options import Loss, Place, TrainerOptions
 from stoilo.learn.trainers.trainer import Trainer
 
 _ENDLESS = 1 << 30  # epochs: the root counts them
-_AHEAD = 32  # numbers that are looked at beyond the next one, at a time
+_AHEAD = 16  # numbers that are looked at beyond the next one, at a time
 _FURTHEST = 1 << 16  # and then from the next one on again
 _LOOK_S = 1.0  # how often a region at work looks whether the root went on without it
 
@@ -267,10 +267,11 @@ class Region:
         found = self._read(following, self._again_s)
         if found is not None:
             return found
-        begin = following + 1 + self._looked
-        self._looked = (self._looked + _AHEAD) % _FURTHEST
-        ahead = (self._read(n, 0.0) for n in range(begin, begin + _AHEAD))
-        # The latest of the few that a node holds
+        self._looked = self._looked % _FURTHEST + _AHEAD
+        # A node holds a few, and does not say which
+        near, far = following + 1, following + 1 + self._looked
+        numbers = (*range(near, near + _AHEAD), *range(far, far + _AHEAD))
+        ahead = (self._read(number, 0.0) for number in numbers)
         return max(filter(None, ahead), key=lambda one: one.number, default=None)
 
     def _read(self, number: int, wait_s: float) -> Round | None:

@@ -96,9 +96,8 @@ class Regions(OwnBackend):
         assert isinstance(method, Synchronous)  # noqa: S101 - for the type checker
         of = method.settings
         if method.combine is not sum_gradients:
-            raise _refuse(
-                "a robust rule compares single answers, and only sums come here"
-            )
+            rule = type(getattr(method.combine, "rule", None)).__name__
+            raise _refuse(f"{rule} compares single answers, and only sums come here")
         if of.fraction < 1.0 or of.backups or of.late == "queue" or of.local:
             raise _refuse(
                 "late answers, backups and local steps are a region's to have"
@@ -195,7 +194,7 @@ class Regions(OwnBackend):
             UnreachableError: ``STO-T037``, the own node is not there.
         """
         if self._method is not None:
-            last = Round.end(self._first + self._method.snapshot.version + 1)
+            last = Round.end(self._first + self._method.snapshot.version)
             await asyncio.to_thread(self._traffic.give, last.number, last.render())
 
     async def close(self) -> None:

@@ -1,7 +1,5 @@
 """A training in regions: the bits of one trainer, whatever the regions do or lack."""
 
-import asyncio
-
 import numpy as np
 import pytest
 
@@ -10,13 +8,11 @@ from stoilo.learn import (
     Adam,
     CentredClipping,
     CoordinateMedian,
-    DPBGDTrainer,
     FedAvgTrainer,
     FederatedSettings,
     Krum,
     LocalWork,
     Near,
-    Part,
     Privacy,
     Regions,
     SimulatedBackend,
@@ -29,7 +25,7 @@ from stoilo.learn import (
     parallel,
 )
 from tests.support.points import make_model
-from tests.support.regions import PARTS, Net, deal, make_region, train
+from tests.support.regions import PARTS, WISHES, Net, deal, make_region, train
 
 
 def bits(trained):
@@ -50,7 +46,9 @@ async def train_in(count, place=lambda: None, **wishes):
 
 
 async def train_alone(**wishes):
-    given = {"epochs": 4, "block": 7, "rate": 0.3, **wishes}
+    TrainerOptions(clip=None)
+    usual = {} if "method" in wishes else WISHES
+    given = {**usual, "options": TrainerOptions(clip=None), **wishes}
     return await fit(given.pop("method", "dpbgd"), make_model(), PARTS, **given)
 
 
@@ -68,3 +66,145 @@ async def test_any_number_of_regions_gives_the_same_bits_and_the_plain_loss(plac
     assert ours == pytest.approx([e.average_loss for e in plain.epochs], rel=1e-6)
     assert three.snapshot.version == plain.snapshot.version
     assert ours[-1] < ours[0] / 2
+
+
+@pytest.mark.parametrize(
+    "wishes",
+    [
+        {"block": 0, "optimizer": Adam(0.05)},
+        {"method": "sync", "batch": 5, "rate": 0.02},
+        {"block": 20, "schedule": lambda update: 0.5**update},
+    ],
+)
+async def test_every_step_is_the_plain_trainers(wishes):
+    assert same(await train_alone(**wishes), await train_in(3, **wishes))
+
+
+class Cheat:
+    """Sends something else each time, and never what it should."""
+
+    def __init__(self, *changes):
+        self.changes, self.count = changes, 0
+
+    def __call__(self, answer):
+        self.count += 1
+        return self.changes[self.count % len(self.changes)](answer)
+
+
+def with_w(change):
+    return lambda a: {**a, "tensors": {**a["tensors"], "w": change(a["tensors"]["w"])}}
+
+
+NONSENSE = (
+    with_w(lambda w: np.full_like(w, np.nan)),
+    with_w(lambda w: w[:2]),
+    with_w(lambda w: w.astype("int64")),
+    lambda a: {**a, "samples": 10**9},
+    lambda a: {**a, "version": 77},
+    lambda _: "no answer",
+)
+
+
+def one_cheat(*changes):
+    hosts = [SimulatedHost(cheat=Cheat(*changes)), SimulatedHost()]
+    return SimulatedBackend(hosts, tries=1000)
+
+
+async def test_nonsense_is_refused_in_its_region_and_the_sum_has_the_honest_bits():
+    net, shares = Net(), deal(2)
+    place = one_cheat(*NONSENSE)
+    regions = [
+        make_region("r0", net.node("r0"), shares["r0"], place),
+        make_region("r1", net.node("r1"), shares["r1"], two_hosts()),
+    ]
+    trained = await train(net, shares, *regions)
+    assert place.faults[0] > 3
+    assert place.faults[1] == 0
+    assert bits(trained) == bits(await train_in(2))
+
+
+async def test_huge_gradient_counts_at_the_bound_and_its_host_is_named():
+    net, shares = Net(), deal(2)
+    place = one_cheat(with_w(lambda w: w * 1e200))
+    options = TrainerOptions(home_checks=0.0)  # with the usual bound on each answer
+    regions = [
+        make_region("r0", net.node("r0"), shares["r0"], place, options=options),
+        make_region("r1", net.node("r1"), shares["r1"], two_hosts(), options=options),
+    ]
+    trained = await train(net, shares, *regions)
+    assert place.faults[0] > 0
+    assert regions[0].run.tally.shortened > 0
+    assert regions[1].run.tally.shortened == 0
+    assert trained.epochs[-1].average_loss < trained.epochs[0].average_loss / 2
+
+
+async def test_without_the_usual_bound_the_sums_own_bound_holds():
+    net, shares = Net(), deal(1)
+    place = SimulatedBackend([SimulatedHost(cheat=with_w(lambda w: w * 1e200))])
+    region = make_region("r0", net.node("r0"), shares["r0"], place)
+    trained = await train(net, shares, region, epochs=1, block=0, rate=1.0)
+    moved = trained.snapshot.parameters["w"]
+    assert 0.0 < np.linalg.norm(moved) < 100.0  # Adam's steps, of finite numbers
+
+
+async def test_answer_computed_again_at_the_region_is_refused_there():
+    net, shares = Net(), deal(1)
+    place = one_cheat(with_w(lambda w: -w))
+    options = TrainerOptions(clip=None, home_checks=1.0)
+    region = make_region("r0", net.node("r0"), shares["r0"], place, options=options)
+    trained = await train(net, shares, region)
+    assert region.run.tally.refused > 0
+    assert bits(trained) == bits(await train_in(1))
+
+
+@pytest.mark.parametrize("rule", [CoordinateMedian(), None])
+async def test_robust_rule_within_a_region_stands_what_it_stands_alone(rule):
+    net, shares = Net(), deal(1)
+    hosts = [SimulatedHost(cheat=with_w(lambda w: w * -500)), *[SimulatedHost()] * 3]
+    place = SimulatedBackend(hosts)
+    region = make_region("r0", net.node("r0"), shares["r0"], place, rule=rule)
+    trained = await train(net, shares, region)
+    learnt = trained.epochs[-1].average_loss < trained.epochs[0].average_loss
+    assert learnt == (rule is not None)
+
+
+REFUSED = {
+    "Near": {"rule": Near()},
+    "CoordinateMedian": {"rule": CoordinateMedian()},
+    "TrimmedMean": {"rule": TrimmedMean()},
+    "Krum": {"rule": Krum()},
+    "CentredClipping": {"rule": CentredClipping()},
+    "late answers": {"settings": SynchronousSettings(1, fraction=0.5)},
+    "backups": {"settings": SynchronousSettings(1, backups=0.5)},
+    "local steps": {"settings": SynchronousSettings(1, local=LocalWork(0.1))},
+    "not private": {"options": TrainerOptions(privacy=Privacy(1.0, 1.0))},
+    "Region's": {"options": TrainerOptions(transport="int8")},
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_needs_single_answers_is_refused_with_the_reason(why):
+    place = Regions(Net().node("root"), deal(2))
+    given = {"settings": SynchronousSettings(1), **REFUSED[why]}
+    with pytest.raises(UsageError, match=why) as found:
+        SynchronousTrainer(place, make_model(), PARTS, optimizer=Adam(), **given)
+    assert found.value.code == "STO-T040"
+
+
+async def test_methods_without_rounds_of_gradients_are_refused():
+    place = Regions(Net().node("root"), deal(2))
+    with pytest.raises(UsageError, match="Federated does not add up"):
+        FedAvgTrainer(
+            place, make_model(), PARTS, FederatedSettings(1, LocalWork(rate=0.1))
+        )
+    with pytest.raises(UsageError, match="Copied does not add up"):
+        await parallel(make_model(), PARTS, place, nodes=6, epochs=1)
+
+
+def test_parts_that_no_region_or_two_have_are_refused():
+    for shares in ({"r0": (0, 1, 2, 3, 4)}, {"r0": range(6), "r1": (5,)}):
+        place = Regions(Net().node("root"), shares)
+        with pytest.raises(UsageError, match="each data part"):
+            SynchronousTrainer(
+                place, make_model(), PARTS, SynchronousSettings(1), Adam()
+            )
