@@ -16,6 +16,7 @@ import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, Self
 
 import numpy as np
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.learn.core.orders import Reply, refuse_answer
 from stoilo.learn.core.tensors import Array, Tensors, flatten, safe_norm, unflatten
-from stoilo.learn.store.place import ShardPlace
+from stoilo.learn.store.place import read_place
 from stoilo.learn.store.values import decode, encode
 from stoilo.learn.traffic.agent import collect, give
 from stoilo.learn.traffic.holdings import WORD
@@ -56,14 +57,17 @@ class Traffic(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeTraffic:
-    """A node that runs beside (`stoilo learn node`), by its connection file."""
+    """A node that runs beside (`stoilo learn node`), by its connection file.
 
-    place: ShardPlace
+    The file is read each time: a node that was started again may have another port.
+    """
+
+    connection: Path
 
     def give(self, number: int, data: bytes, ids: Sequence[str] = ()) -> None:
         """Hold bytes; see `Traffic`."""
         try:
-            give(self.place, number, data, tuple(ids))
+            give(read_place(self.connection), number, data, tuple(ids))
         except OSError as error:
             # A node that has them already hangs up in the midst of them.
             if ids or self._holds(number) != data:
@@ -80,7 +84,7 @@ class NodeTraffic:
     ) -> tuple[tuple[str, ...], bytes]:
         """Return a version or a sum; see `Traffic`."""
         try:
-            item, data = collect(self.place, number, ids, wait_s)
+            item, data = collect(read_place(self.connection), number, ids, wait_s)
         except OSError as error:
             raise _away(error) from None
         return item.ids, data
@@ -180,9 +184,9 @@ class Bounded:
         """
         most, given = terms.bound * reply.samples, reply.tensors
         vector = flatten({n: given.get(n, np.zeros(a.shape)) for n, a in like.items()})
-        if (size := safe_norm({"": vector})) > most:
-            vector = vector * (most / size)
-        whole = np.clip(np.append(vector, reply.loss_sum), -most, most)
+        if most < (size := safe_norm({"": vector})) < math.inf:
+            vector = np.clip(vector * (most / size), -most, most)
+        whole = np.append(vector, min(max(reply.loss_sum, -most), most))
         has = np.array([name in given for name in like], np.int64)
         return cls(ExactSum.encode(whole, reply.samples, terms.scale), has)
 

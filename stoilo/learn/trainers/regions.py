@@ -28,7 +28,7 @@ from stoilo.learn.methods.synchronous import LargeMinibatch, Synchronous, sum_gr
 from stoilo.learn.traffic.rounds import Round, Traffic, read_sum
 
 LOGGER = logging.getLogger(__name__)
-_ASK_S = 5.0  # that one question to the node takes at most
+_ASK_S = 2.0  # that one question to the node takes at most
 _PAUSE_S = 0.2  # before a node that is not there is asked again
 
 

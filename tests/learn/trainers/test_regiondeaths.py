@@ -32,6 +32,10 @@ SHARES = deal(2)
 WHOLE = SynchronousSettings(4)
 
 
+def then(folder):
+    return folder.with_name(f"{folder.name}-then")
+
+
 class Killed(Exception):
     """The process is gone, and its folder is as it was at that moment."""
 
@@ -46,7 +50,7 @@ class Deadly(FakeNode):
     def _kill(self, when, number, ids):
         if self.when == when and number == self.at and ids:
             self.when = ""
-            shutil.copytree(self.folder, f"{self.folder}-then")
+            shutil.copytree(self.folder, then(self.folder))
             raise Killed
 
     def give(self, number, data, ids=()):
@@ -134,13 +138,10 @@ async def test_region_without_memory_finds_a_training_that_goes_on():
     assert late.method.number >= 8
 
 
-@pytest.mark.parametrize("when", ["giving"])
-async def test_region_killed_between_summing_and_giving_gives_the_same_sum(
-    tmp_path, when
-):
+async def test_region_killed_between_summing_and_giving_gives_the_same_sum(tmp_path):
     net, host = Net(), SimulatedBackend([SimulatedHost()])
     folder = tmp_path / "r1"
-    node = Deadly(net, "r1", folder, when)
+    node = Deadly(net, "r1", folder, "giving")
 
     def start(folder):
         options = TrainerOptions(clip=None, home_checks=0.0, folder=folder)
@@ -152,7 +153,7 @@ async def test_region_killed_between_summing_and_giving_gives_the_same_sum(
         root = asyncio.create_task(trainer.train())
         with pytest.raises(Killed):
             await start(folder).serve()
-        async with run_regions(start(f"{folder}-then")) as again:
+        async with run_regions(start(then(folder))) as again:
             trained = await beside([*serving, *again], root)
     assert host.served == [3 * 4]  # nothing was computed again
     assert bits(trained) == bits(await train_undisturbed())
@@ -169,8 +170,7 @@ async def test_root_killed_between_collecting_and_stepping_makes_the_step_once(
             async with trainer:
                 await beside(serving, trainer.train())
         assert not net.parts[2]  # all nodes have forgotten the round
-        then = tmp_path / "root-then"
-        trained = await run_out(*make_root(net, then), serving)
+        trained = await run_out(*make_root(net, then(folder)), serving)
         assert net.given[2, "r0"] > 1  # the control: it had to be given again
     assert trained.snapshot.version == 4
     assert bits(trained) == bits(await train_undisturbed())
