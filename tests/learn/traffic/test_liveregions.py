@@ -31,10 +31,12 @@ SHARES = dict(zip(("n1", "n2", "n3"), deal(3).values(), strict=True))
 
 
 def make_regions(field):
-    return [
-        make_region(name, NodeTraffic(field.nodes.connection(name)), share, hosts())
-        for name, share in SHARES.items()
-    ]
+    return [make_one(field, name) for name in SHARES]
+
+
+def make_one(field, name):
+    node = NodeTraffic(field.nodes.connection(name))
+    return make_region(name, node, SHARES[name], hosts(), again_s=2.0)
 
 
 def hosts():
