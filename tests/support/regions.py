@@ -93,7 +93,7 @@ class FakeNode:
             raise UnreachableError("STO-T037", f"nothing of {number}")
         if not ids:
             return (), self.net.versions[number]
-        total = sum(np.frombuffer(here[one], "<i8") for one in found)
+        total = np.sum([np.frombuffer(here[one], "<i8") for one in found], axis=0)
         if len(found) == len(ids):
             here.clear()  # acknowledged: all forget the round
         return tuple(found), total.tobytes()
