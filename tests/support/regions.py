@@ -118,7 +118,8 @@ def make_region(
     # What is usual differs by region; what is looked at again is drawn
     usual = TrainerOptions(clip=None, home_checks=0.0)
     options = {"again_s": 0.05, "options": usual, **more}
-    return Region(name, traffic, place, make_model(), own, **options)
+    model = options.pop("model", None) or make_model()
+    return Region(name, traffic, place, model, own, **options)
 
 
 class run_regions:  # noqa: N801 - it is called like a function

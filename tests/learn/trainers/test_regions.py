@@ -2,17 +2,22 @@
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
 from stoilo.core.errors import UsageError
 from stoilo.learn import (
     Adam,
     CentredClipping,
     CoordinateMedian,
+    DPBGDOptions,
+    DPBGDTrainer,
     FedAvgTrainer,
     FederatedSettings,
     Krum,
     LocalWork,
     Near,
+    Part,
     Privacy,
     Regions,
     SimulatedBackend,
@@ -25,7 +30,16 @@ from stoilo.learn import (
     parallel,
 )
 from tests.support.points import make_model
-from tests.support.regions import PARTS, WISHES, Net, deal, make_region, train
+from tests.support.regions import (
+    PARTS,
+    WISHES,
+    Net,
+    beside,
+    deal,
+    make_region,
+    run_regions,
+    train,
+)
 
 
 def bits(trained):
@@ -208,3 +222,43 @@ def test_parts_that_no_region_or_two_have_are_refused():
             SynchronousTrainer(
                 place, make_model(), PARTS, SynchronousSettings(1), Adam()
             )
+
+
+class Idle(nn.Module):
+    """A layer, and beside it one that no gradient reaches."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.used, self.idle = nn.Linear(4, 3), nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+def make_torch(place):
+    data = [Part(p.x.astype(np.float32), p.y) for p in PARTS]
+    kind, kwargs = torch.optim.AdamW, {"lr": 0.1, "weight_decay": 0.5}
+    options = DPBGDOptions(clip=None, home_checks=0.0, steps_per_epoch=2)
+    about = (nn.CrossEntropyLoss(), kind, kwargs, data)
+    return DPBGDTrainer(place, Idle(), *about, options=options), data
+
+
+async def test_torch_modules_train_alike_and_what_has_no_gradient_rests():
+    net, shares = Net(), deal(2)
+    root = Regions(net.node("root"), shares)
+    trainer, data = make_torch(root)
+    loss = {"loss": nn.CrossEntropyLoss(), "model": Idle()}
+    regions = [
+        make_region(name, net.node(name), share, parts=data, **loss)
+        for name, share in shares.items()
+    ]
+    plain, _ = make_torch(None)
+    async with run_regions(*regions) as serving, trainer, plain:
+        for _ in range(3):
+            await beside(serving, trainer.train_epoch())
+            await plain.train_epoch()
+    ours, theirs = trainer.model.state_dict(), plain.model.state_dict()
+    for name, tensor in theirs.items():
+        assert torch.allclose(ours[name], tensor, rtol=1e-5, atol=1e-6)
+    assert torch.equal(ours["idle.weight"], Idle().idle.weight)
