@@ -204,6 +204,7 @@ class Region:
             )
         self.name, self._traffic, self._again_s = name, traffic, again_s
         self._first, self._looked = first, 0  # beyond the next number: see `_look`
+        self._due: Made | None = None  # what is given again
 
     @property
     def run(self) -> Run:
@@ -236,20 +237,21 @@ class Region:
             with contextlib.suppress(StopAsyncIteration):
                 while not self.method.finished:
                     await self.run.step()
+            self._due = self.method.made  # it is saved by now
             await self._give()
             there = await newer
         finally:
             newer.cancel()
+        self._due = None
         await self.run.end()
         if there.sizes:
             self.method.begin(there, there.shares.get(self.name, ()))
         return bool(there.sizes)
 
     async def _give(self) -> None:
-        method = self.method
-        if method.made is not None:
-            data = method.made.values.tobytes()
-            give = partial(self._traffic.give, method.number, data, (self.name,))
+        if self._due is not None:
+            number, data = self.method.number, self._due.values.tobytes()
+            give = partial(self._traffic.give, number, data, (self.name,))
             with contextlib.suppress(UnreachableError):  # it is given again
                 await asyncio.to_thread(give)
 
