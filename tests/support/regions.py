@@ -41,6 +41,7 @@ class Net:
         self.versions: dict[int, bytes] = {}
         self.parts: dict[int, dict[str, bytes]] = defaultdict(dict)
         self.given: Counter[tuple[int, str]] = Counter()
+        self.forgotten: list[int] = []  # rounds, as they were collected
 
     def node(self, name: str) -> FakeNode:
         """Return a node of it."""
@@ -96,6 +97,7 @@ class FakeNode:
         total = np.sum([np.frombuffer(here[one], "<i8") for one in found], axis=0)
         if len(found) == len(ids):
             here.clear()  # acknowledged: all forget the round
+            self.net.forgotten.append(number)
         return tuple(found), total.tobytes()
 
 

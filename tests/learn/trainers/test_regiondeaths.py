@@ -169,9 +169,11 @@ async def test_root_killed_between_collecting_and_stepping_makes_the_step_once(
         with pytest.raises(Killed):
             async with trainer:
                 await beside(serving, trainer.train())
-        assert not net.parts[2]  # all nodes have forgotten the round
+        assert net.forgotten == [0, 1, 2]
         trained = await run_out(*make_root(net, then(folder)), serving)
-        assert net.given[2, "r0"] > 1  # the control: it had to be given again
+        # The control: it had to be given and collected again
+        assert net.given[2, "r0"] > 1
+        assert net.forgotten == [0, 1, 2, 2, 3]
     assert trained.snapshot.version == 4
     assert bits(trained) == bits(await train_undisturbed())
 
