@@ -103,6 +103,7 @@ if TYPE_CHECKING:
         SynchronousSettings,
     )
     from stoilo.learn.store.server import ParameterServer
+    from stoilo.learn.traffic.rounds import NodeTraffic
     from stoilo.learn.trainers.dpbgd import DPBGDOptions, DPBGDTrainer
     from stoilo.learn.trainers.epochs import (
         Epoch,
@@ -132,6 +133,8 @@ if TYPE_CHECKING:
     )
     from stoilo.learn.trainers.progress import Conditions, Display, Estimate
     from stoilo.learn.trainers.reclaiming import reclaim
+    from stoilo.learn.trainers.region import Region
+    from stoilo.learn.trainers.regions import Regions
     from stoilo.learn.trainers.staged import StagedTrainer, apply_wide, vocabulary_loss
     from stoilo.learn.trainers.trainer import Trainer
     from stoilo.learn.trainers.watching import MLflow, Page, TensorBoard, WandB
@@ -174,6 +177,7 @@ _HOMES = {
     "methods.staged": "StagedSettings",
     "methods.synchronous": "LargeMinibatchSettings SynchronousSettings",
     "store.server": "ParameterServer",
+    "traffic.rounds": "NodeTraffic",
     "trainers.dpbgd": "DPBGDOptions DPBGDTrainer",
     "trainers.epochs": "Epoch EpochMetrics Trained TrainingUpdate",
     "trainers.evaluation": "Evaluation Scores evaluate",
@@ -185,6 +189,8 @@ _HOMES = {
     "trainers.parallel": "ParallelResult ParallelSettings ParallelTrainer parallel",
     "trainers.progress": "Conditions Display Estimate",
     "trainers.reclaiming": "reclaim",
+    "trainers.region": "Region",
+    "trainers.regions": "Regions",
     "trainers.staged": "StagedTrainer apply_wide vocabulary_loss",
     "trainers.trainer": "Trainer",
     "trainers.watching": "MLflow Page TensorBoard WandB",
@@ -200,14 +206,15 @@ __all__ = [
     "Evaluation", "FedAvgTrainer", "FederatedSettings", "Half", "HandedRun", "Krum",
     "LargeMinibatchSettings", "LargeMinibatchTrainer", "LazyPart", "LocalBackend",
     "LocalWork", "LogisticSettings", "LogisticTrainer", "MLflow", "Mean", "Momentum",
-    "Near", "OneBit", "Page", "ParallelResult", "ParallelSettings", "ParallelTrainer",
-    "ParameterServer", "Part", "PerLayer", "PowerSGD", "Privacy", "Quantised", "Raw",
-    "Remainder", "RmsProp", "Rules", "Run", "RunSettings", "SandblasterSettings",
-    "SandblasterTrainer", "Scores", "ServerBackend", "Sgd", "SimulatedBackend",
-    "SimulatedHost", "Spell", "SspSettings", "SspTrainer", "StagedSettings",
-    "StagedTrainer", "Staleness", "StepDecay", "StopRule", "SynchronousSettings",
-    "SynchronousTrainer", "TensorBoard", "Ternary", "TopK", "TorchModel",
-    "TorchOptimizer", "TorchSchedule", "Trained", "Trainer", "TrainerOptions",
+    "Near", "NodeTraffic", "OneBit", "Page", "ParallelResult", "ParallelSettings",
+    "ParallelTrainer", "ParameterServer", "Part", "PerLayer", "PowerSGD", "Privacy",
+    "Quantised", "Raw", "Region", "Regions", "Remainder", "RmsProp", "Rules", "Run",
+    "RunSettings", "SandblasterSettings", "SandblasterTrainer", "Scores",
+    "ServerBackend", "Sgd", "SimulatedBackend", "SimulatedHost", "Spell", "SspSettings",
+    "SspTrainer", "StagedSettings", "StagedTrainer", "Staleness", "StepDecay",
+    "StopRule", "SynchronousSettings", "SynchronousTrainer", "TensorBoard", "Ternary",
+    "TopK", "TorchModel", "TorchOptimizer", "TorchSchedule", "Trained", "Trainer",
+    "TrainerOptions",
     "TrainingUpdate", "TrimmedMean", "VCASGDTrainer", "WandB", "WarmUp", "Yogi",
     "apply_wide", "assign_duplicate", "assign_iid", "cell", "chain", "collect",
     "deal_blocks", "deal_by_key", "draw", "draw_timeline", "evaluate", "evaluate_on",

@@ -188,7 +188,11 @@ class Nodes:
 
     def place(self, name: str) -> ShardPlace:
         """What its connection file says."""
-        return read_place(self.folder / name / "connection.json")
+        return read_place(self.connection(name))
+
+    def connection(self, name: str) -> Path:
+        """Its connection file, for its owner."""
+        return self.folder / name / "connection.json"
 
     def signal(self, name: str, number: int) -> None:
         """Send one a signal."""

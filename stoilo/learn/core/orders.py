@@ -47,6 +47,9 @@ class Snapshot:
     published: Published | None = field(default=None, kw_only=True)
 
 
+PARTLY = "partly"  # of an order's settings, if fewer samples than ordered may come
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """One piece of work for one volunteer."""
@@ -84,6 +87,11 @@ class Order:
     def work(self) -> str:
         """What is computed, the same for compared copies: see `stoilo.learn.methods.copies`."""
         return self.key.partition("@")[0]
+
+    @property
+    def is_partly(self) -> bool:
+        """Whether its answer may be of fewer samples: of the regions that were there."""
+        return self.settings.get(PARTLY) is True
 
     @property
     def gives_parameters(self) -> bool:

@@ -41,7 +41,7 @@ class Expectation:
     """What the answer to one order must look like."""
 
     version: int  # of the snapshot that the order named
-    samples: int  # how many samples it covers
+    samples: int | None  # how many samples it covers; None: it says how many
     tensors: Mapping[str, Form]  # forms of the arrays that the kernel returns
     buffers: Mapping[str, Form]  # forms of the model's buffers
     # Least sum of losses that can be, where the loss has a lower bound of 0: 0; else
@@ -112,7 +112,7 @@ def check_reply(raw: object, expected: Expectation) -> Reply:
     tensors, buffers = raw["tensors"], raw["buffers"]
     return Reply(
         version=expected.version,
-        samples=expected.samples,
+        samples=raw["samples"],
         loss_sum=raw["loss_sum"],
         tensors={name: tensors[name] for name in expected.tensors if name in tensors},
         buffers={name: buffers[name] for name in expected.buffers},
@@ -181,7 +181,7 @@ class Guard:
         usual = {} if order.kernel == "evaluate" else forms_of(order.arrays)
         return Expectation(
             version=order.snapshot.version,
-            samples=order.samples,
+            samples=None if order.is_partly else order.samples,
             tensors=usual if order.forms is None else order.forms,
             buffers={} if frozen else self._forms,
             least_loss=least * order.samples if np.isfinite(least) else -np.inf,

@@ -35,7 +35,7 @@ class Mailbox:
         if not isinstance(value.stored, StoredValue):
             check_reply(value.stored, expected)
         self._left[order.key] = value
-        return Reply(expected.version, expected.samples, 0.0, {})
+        return Reply(expected.version, order.samples, 0.0, {})
 
     def find(self, order: Order) -> dict[str, Handle]:
         """Return the handles that an order names, by argument of its kernel."""

@@ -385,7 +385,8 @@ class Run:
     async def _lose(self, flight: Flight, error: Exception) -> None:
         """Give work out again, save, and tell the place which answers were refused."""
         self.method.lose(flight.order)
-        asks_home = self._losses.asks_home(error) and not flight.order.stays
+        apart = flight.order.stays or flight.order.is_partly
+        asks_home = self._losses.asks_home(error) and not apart
         end = self._losses.note(flight, error)
         await self._save()
         await self._disputes.report(self.backend)

@@ -129,7 +129,7 @@ class Synchronous(MethodBase):
         if len(self._blocks) != len(self._parts):
             raise UsageError("STO-T040", "there are not as many blocks as data parts")
         self.combine = combine
-        self._rates = schedule  # whole rates; `schedule` of the base has factors
+        self.rates = schedule  # whole rates; `schedule` of the base has factors
         self._epoch, self._step, self._steps = 0, 0, 0
         self._late: set[str] = set()  # keys of earlier steps that are out
         self._replies: dict[str, Reply] = {}
@@ -271,8 +271,8 @@ class Synchronous(MethodBase):
         replies = {**self._queued, **self._replies}
         # By key, not by arrival: the same answers give the same bits.
         counted = [self._as_sum(key, replies[key]) for key in sorted(replies)]
-        if self._rates is not None:
-            self.optimizer.rate = self._rates(self._steps)
+        if self.rates is not None:
+            self.optimizer.rate = self.rates(self._steps)
         gradient = self.combine(counted)
         if self.settings.reduction == "mean":
             gradient = scale(gradient, 1.0 / sum(reply.samples for reply in counted))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
 
 from stoilo.core.errors import UsageError
 from stoilo.learn.backends import Backend
@@ -15,7 +15,7 @@ from stoilo.learn.backends.server import ServerBackend
 from stoilo.learn.core.data import Part, count_samples, read_arrays, split
 from stoilo.learn.core.models import Model, TorchModel
 from stoilo.learn.core.orders import Method
-from stoilo.learn.driver.codecs import Transport
+from stoilo.learn.driver.codecs import Raw, Transport
 from stoilo.learn.driver.downlink import Downlink
 from stoilo.learn.driver.transport import TransportName
 from stoilo.learn.methods.base import MethodBase
@@ -24,6 +24,7 @@ from stoilo.learn.methods.rules import Clip
 from stoilo.learn.methods.sandblaster import Sandblaster
 from stoilo.learn.methods.schedules import Schedule
 from stoilo.learn.trainers.epochs import EpochMetrics
+from stoilo.learn.trainers.regions import Regions
 from stoilo.learn.trainers.watching import Watching
 
 if TYPE_CHECKING:
@@ -286,6 +287,28 @@ class TrainerOptions:
             f"{copies} of each task is believed; {share} computed again here"
             " before they count. A server checks on top if its operator trusts an account."
         )
+
+
+Chosen = TypeVar("Chosen", bound=TrainerOptions)
+
+
+def as_options(options: Chosen | None, place: Place) -> Chosen | TrainerOptions:
+    """Return the options as they hold at a place: in regions, answers are checked there.
+
+    Raises:
+        UsageError: ``STO-T040`` for what needs single answers here.
+    """
+    chosen = options or TrainerOptions()
+    if not isinstance(place, Regions):
+        return chosen
+    if chosen.privacy is not None:
+        raise UsageError(
+            "STO-T040",
+            "a training in regions is not private: sums travel between nodes without noise",
+        )
+    if chosen.transport not in ("raw", Raw()) or chosen.downlink != "raw":
+        raise UsageError("STO-T040", "how answers travel is each Region's to say")
+    return replace(chosen, clip=None, home_checks=0.0)
 
 
 class Common(TypedDict, total=False):

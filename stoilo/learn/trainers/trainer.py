@@ -44,12 +44,14 @@ from stoilo.learn.trainers.options import (
     TrainerOptions,
     as_held_out,
     as_model,
+    as_options,
     as_parts,
     open_backend,
     set_privacy,
     set_schedule,
 )
 from stoilo.learn.trainers.progress import Conditions, Display, Estimate, estimate_step
+from stoilo.learn.trainers.regions import as_gathered
 from stoilo.learn.trainers.watching import as_watchers, tell_epoch
 
 # First version, sizes of the data parts → the method.
@@ -84,7 +86,7 @@ class Trainer:
         name: str = "run",
         kept: Keeper | None = None,
     ) -> None:
-        self.options = options or TrainerOptions()
+        self.options = as_options(options, conn)
         self.form = as_model(model, loss)
         self._record = Epochs()
         self._held_out = as_held_out(self.options.held_out)
@@ -111,12 +113,12 @@ class Trainer:
 
     def _make_run(self, make: MakeMethod, folder: Path | None) -> Run:
         rehearse(self.form, self.parts[0])
-        least, private = self.options.least_loss, self.options.privacy
+        least = self.options.least_loss
         settings = RunSettings(
             name=self._name,
             in_flight=self._most_out(),
             tries=self.options.tries,
-            clip=None if private else self.options.clip,
+            clip=None if self.options.privacy else self.options.clip,
             folder=folder,
             least_loss=find_least_loss(self.form) if least is None else least,
             transport=as_transport(self.options.transport),
@@ -125,16 +127,13 @@ class Trainer:
             by_speed=self.options.by_speed,
         )
         self._made_by = make
-        method = make(self.snapshot, [len(part) for part in self.parts])
+        sizes = [len(part) for part in self.parts]
+        method = as_gathered(make(self.snapshot, sizes), self._backend, sizes)
         set_schedule(method, self.options.schedule)
         self._private = set_privacy(method, self.options, len(self.parts))
         about = (method, self.form, self.parts, self._backend, settings)
-        return Run(
-            *about,
-            watcher=self._watch,
-            beside=self._record,
-            memory=self._run.memory if self._run else None,
-        )
+        memory = self._run.memory if self._run else None
+        return Run(*about, watcher=self._watch, beside=self._record, memory=memory)
 
     def _most_out(self) -> int:
         """Return how many tasks are out at most."""
@@ -358,11 +357,9 @@ class Trainer:
             held_out = await asyncio.to_thread(
                 evaluate, self.form, self._newest(), self._held_out
             )
-        waiting = self._waits.share(run.tally)
+        about = held_out, seconds, self._waits.share(run.tally)
         epsilon = self._private.epsilon if self._private else None
-        metrics = sum_up(
-            self.epoch_number, self._updates, held_out, seconds, waiting, epsilon
-        )
+        metrics = sum_up(self.epoch_number, self._updates, *about, epsilon)
         # Saved with the next answer; after a kill, made of the history again.
         self._record.note(metrics, self._newest(), self.options.stop)
         await self._between_epochs.put(self._newest(), self._record)
