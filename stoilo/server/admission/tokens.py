@@ -54,11 +54,13 @@ class Role(StrEnum):
 TASK_ROLES = frozenset({Role.RESEARCHER, Role.OPERATOR})
 """Roles whose holders may own tasks; even an operator sees only his own."""
 
-
+_SIGN_IN: Final = TASK_ROLES | {Role.REVIEWER}
 LINK_SCOPE: Final = "SignIn"
 LINK_S: Final = 900  # life of a one-time link, s
 SESSION_SCOPE: Final = "Operate,ListTasks,PollTask,CancelTask,CreateTask,DownloadBlob"
-CONSOLE_SCOPES: Final = frozenset({LINK_SCOPE, SESSION_SCOPE})
+# A reviewer's session reads; what he decides is signed on a machine of his own
+REVIEW_SCOPE: Final = "ListReviews,GetReview"
+CONSOLE_SCOPES: Final = frozenset({LINK_SCOPE, SESSION_SCOPE, REVIEW_SCOPE})
 SESSION_S: Final = 12 * 3600  # longest session in the console, s
 _ASK_FOR_LINK: Final = "ask the operator: `stoilo account add NAME --for console`"
 
@@ -126,15 +128,16 @@ def issue_link(connection: Connection, name: str, role: Role, now: int) -> str:
 def open_session(connection: Connection, secret: str, now: int) -> str:
     """Return a session's token for a link's secret (untrusted), which is used up.
 
-    A researcher's or operator's own token opens one too, and stays. In a writing
-    transaction: of two that come with one link the second gets ``STO-R001``.
+    A researcher's, operator's or reviewer's own token opens one too, and stays. In a
+    writing transaction: of two that come with one link the second gets ``STO-R001``.
     """
     owner = find_owner(connection, secret, now)
-    if owner.scope not in {LINK_SCOPE, "*"} or owner.role not in TASK_ROLES:
+    if owner.scope not in {LINK_SCOPE, "*"} or owner.role not in _SIGN_IN:
         raise DeniedError("STO-R001", "this opens no session", hint=_ASK_FOR_LINK)
     if owner.scope == LINK_SCOPE:
         revoke_token(connection, secret, now)
-    role, scope = Role(owner.role), SESSION_SCOPE
+    role = Role(owner.role)
+    scope = REVIEW_SCOPE if role is Role.REVIEWER else SESSION_SCOPE
     return issue_token(
         connection,
         *(owner.name, role, now),

@@ -87,8 +87,7 @@ class Sessions:
 
         Raises ``STO-E068`` for an address that tries too often.
         """
-        if not self._addresses.allow_account_call(address):
-            raise _too_often()
+        self.count_sign_in(address)
         with self._store.write() as connection:
             token = tokens.open_session(connection, secret.strip(), self._clock())
         with self._lock:
@@ -111,7 +110,7 @@ class Sessions:
             raise DeniedError("STO-R001", "you are not signed in, or no longer")
         with self._store.read() as connection:
             owner = tokens.find_owner(connection, token, self._clock())
-        _bound(self._pages, str(owner.account_id))
+        self.count_page(owner)
         return Visitor(owner, token)
 
     def sign_out(self, visitor: Visitor) -> None:
@@ -165,6 +164,15 @@ class Sessions:
                 hint="open its page again",
             )
         return fields
+
+    def count_sign_in(self, address: str) -> None:
+        """Count one try of an address; raises ``STO-E068`` when there are too many."""
+        if not self._addresses.allow_account_call(address):
+            raise _too_often()
+
+    def count_page(self, owner: Owner) -> None:
+        """Count one page of an account; raises ``STO-E068`` when there are too many."""
+        _bound(self._pages, str(owner.account_id))
 
     def count_form(self, owner: Owner) -> None:
         """Count one form of an account; raises ``STO-E068`` when there are too many."""
