@@ -25,7 +25,9 @@ from stoilo.web.console import wording
 from stoilo.web.console.asking import HEADERS, Asked, go
 from stoilo.web.console.operation import Operation
 from stoilo.web.console.research import Research
+from stoilo.web.console.reviewing import Reviewing
 from stoilo.web.console.sessions import Sessions, Visitor
+from stoilo.web.console.volunteering import CALL, PAGE, SIGN_IN, Volunteering
 from stoilo.web.pages import load_assets, open_templates
 
 if TYPE_CHECKING:
@@ -34,15 +36,23 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from stoilo.server.app.task_server import ServerPlace
+    from stoilo.server.db.records import Owner
 
 AT_ONCE: Final = 4  # pages made side by side: the project's own calls come first
 _STATUS: Final = {
     "STO-R001": 401,
     "STO-R003": 404,
+    "STO-R027": 404,
     "STO-E012": 413,
     "STO-E068": 429,
 }
 _BY_FAMILY: Final = {"usage": 400, "policy": 409, "denied": 403, "trust": 400}
+_CHECKS: Final[dict[str, Callable[[Owner, str], None]]] = {
+    "Operate": tokens.check_operator,
+    "ListReviews": tokens.check_reviewer,
+    "GetReview": tokens.check_reviewer,
+    CALL: lambda _owner, _call: None,  # whose session it is was all there is to ask
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,8 @@ class Page:
 
     path: str
     handler: Callable[[Asked], Response | Awaitable[Response]]
-    call: str  # whose permission it needs, `Operate` for an operator's; empty: nobody's
+    # whose permission it needs, a key of `_CHECKS` for a role's own; empty: nobody's
+    call: str
     method: str = "GET"
 
 
@@ -76,7 +87,10 @@ class Console:
         self._templates.globals.update(words=wording)
         self._turns = anyio.CapacityLimiter(AT_ONCE)
         research, operation = Research(place.tasks), Operation(place)
-        task = "/console/task/{task_id}"
+        reviewing = Reviewing(place.tasks)
+        volunteering = Volunteering(place, self.sessions, steady)
+        self.volunteers, self._stock = volunteering.volunteers, place.roster is None
+        task, review = "/console/task/{task_id}", "/console/review/{task_id}"
         self.pages = (
             Page("/console/", research.tasks, "ListTasks"),
             Page("/console/labels", research.labels, "ListTasks"),
@@ -89,6 +103,13 @@ class Console:
             Page("/console/hosts", operation.hosts, "Operate"),
             Page("/console/accounts", operation.accounts, "Operate"),
             Page("/console/settings", operation.settings, "Operate"),
+            Page("/console/reviews", reviewing.queue, "ListReviews"),
+            Page(review, reviewing.review, "GetReview"),
+            Page(f"{review}/folder.zip", reviewing.folder, "GetReview"),
+            Page(PAGE, volunteering.show, CALL),
+            Page(f"{PAGE}/leave", volunteering.leave, CALL, "POST"),
+            Page(f"{PAGE}/delete", volunteering.delete, CALL, "POST"),
+            Page(f"{PAGE}/sign-out", volunteering.sign_out, CALL, "POST"),
             Page("/console/sign-out", self._sign_out, "", "POST"),
         )
 
@@ -97,6 +118,8 @@ class Console:
         return [
             Route("/console/sign-in", self._sign_in_page, methods=["GET"]),
             Route("/console/sign-in", self._sign_in, methods=["POST"]),
+            Route(SIGN_IN, self._sign_in_page, methods=["GET"]),
+            Route(SIGN_IN, self._sign_in, methods=["POST"]),
             *(
                 Route(one.path, partial(self._serve, one), methods=[one.method])
                 for one in self.pages
@@ -107,13 +130,13 @@ class Console:
         """Answer for one page: who, whether he may, then what."""
         visitor = None
         try:
-            visitor = await self._in_turn(self.sessions.find, request)
-            check = (
-                tokens.check_operator
-                if page.call == "Operate"
-                else tokens.check_permission
-            )
+            guard = self.volunteers if page.call == CALL else self.sessions
+            visitor = await self._in_turn(guard.find, request)
+            home = wording.home_of(visitor.owner.role)
+            if page.path == "/console/" != home:
+                return go(home)
             if page.call:
+                check = _CHECKS.get(page.call, tokens.check_permission)
                 check(visitor.owner, page.call)
             fields: Mapping[str, str] = {}
             if page.method == "POST":
@@ -132,41 +155,48 @@ class Console:
 
     async def _sign_in_page(self, request: Request) -> Response:
         """Show the form; that a link's address was fetched changes nothing."""
-        return self._ask_to_sign_in(request.query_params.get("link", "")[:256])
+        link = request.query_params.get("link", "")[:256]
+        return self._ask_to_sign_in(request, link)
 
     def _ask_to_sign_in(
-        self, link: str = "", problem: str = "", status: int = 200
+        self, request: Request, link: str = "", problem: str = "", status: int = 200
     ) -> Response:
         cookie = secrets.token_urlsafe(16)
         stamp = self.sessions.stamp(cookie)
         page = self._render(
             None,
-            "console/sign_in.html",
+            f"console/{'volunteer_' * _of_volunteers(request)}sign_in.html",
             status,
             link=link,
             problem=problem,
             form=stamp,
+            stock=self._stock,
         )
         self.sessions.keep(page, self.sessions.form_cookie, cookie)
         return page
 
     async def _sign_in(self, request: Request) -> Response:
-        """Open a session for a link or token; what was wrong is not told apart."""
+        """Open a session for what a form holds; what was wrong is not told apart."""
         cookie = request.cookies.get(self.sessions.form_cookie, "")[:64]
         address = request.client.host if request.client else ""
+        mine, place = self.sessions.cookie, "/console/"
+        work = partial(self._open, address=address)
+        if _of_volunteers(request):
+            mine, place = self.volunteers.cookie, PAGE
+            work = partial(self.volunteers.sign_in, address=address)
         try:
             fields = await self.sessions.read_form(request, cookie)
-            secret = fields.get("secret", "")
-            token = await self._in_turn(
-                lambda given: self.sessions.sign_in(given, address), secret
-            )
+            token = await self._in_turn(work, fields)
         except StoiloError as error:
             said = wording.describe_problem(error)
-            return self._ask_to_sign_in(problem=said, status=status_of(error))
-        answer = go("/console/")
-        self.sessions.keep(answer, self.sessions.cookie, token)
+            return self._ask_to_sign_in(request, "", said, status_of(error))
+        answer = go(place)
+        self.sessions.keep(answer, mine, token)
         self.sessions.keep(answer, self.sessions.form_cookie, "")
         return answer
+
+    def _open(self, fields: Mapping[str, str], address: str) -> str:
+        return self.sessions.sign_in(fields.get("secret", ""), address)
 
     def _sign_out(self, asked: Asked) -> Response:
         self.sessions.sign_out(asked.visitor)
@@ -180,7 +210,7 @@ class Console:
         if visitor is None and error.code == "STO-R001":
             # Only a page that was asked for by hand: a form's answer has no use for one.
             said = wording.describe_problem(error) if request.cookies else ""
-            return self._ask_to_sign_in(problem=said, status=401)
+            return self._ask_to_sign_in(request, problem=said, status=401)
         return self._render(
             visitor, "console/problem.html", status_of(error), error=error
         )
@@ -197,6 +227,11 @@ class Console:
         common = {"owner": owner, "form": form}
         html = self._templates.get_template(template).render(common | values)
         return Response(html, status, HEADERS, "text/html; charset=utf-8")
+
+
+def _of_volunteers(request: Request) -> bool:
+    """Say whether a page is for volunteers, who sign in by a door of their own."""
+    return f"{request.url.path}/".startswith(f"{PAGE}/")
 
 
 def status_of(error: StoiloError) -> int:

@@ -18,8 +18,16 @@ LINKS: Final = (
     ("/console/hosts", "Hosts"),
     ("/console/accounts", "Accounts"),
     ("/console/settings", "Settings"),
+    ("/console/reviews", "Reviews"),
+    ("/console/volunteer", "Your computers"),
 )
-OF_OPERATORS: Final = frozenset(path for path, _ in LINKS[2:])
+OF_OPERATORS: Final = frozenset(path for path, _ in LINKS[2:6])
+# Of roles whose pages are others than a researcher's; the first is where they begin
+OF_ROLES: Final = {
+    "reviewer": ("/console/reviews",),
+    "volunteer": ("/console/volunteer",),
+}
+_OF_NO_TASKS: Final = frozenset(path for paths in OF_ROLES.values() for path in paths)
 STATES: Final = {
     "admitting": "being admitted",
     "waiting_review": "waits for a review",
@@ -73,6 +81,22 @@ SECTIONS: Final = (
     ("Log", ("stoilo_log",)),
     ("Server and disk", ("stoilo_disk", "stoilo_resident", "stoilo_cpu", "stoilo_open")),
 )  # fmt: skip
+
+
+def links_of(role: str) -> list[tuple[str, str]]:
+    """Return the pages that are open to a role, each with its name."""
+    hidden = _OF_NO_TASKS if role == "operator" else _OF_NO_TASKS | OF_OPERATORS
+    own = OF_ROLES.get(role)
+    return [
+        (path, name)
+        for path, name in LINKS
+        if (path in own if own else path not in hidden)
+    ]
+
+
+def home_of(role: str) -> str:
+    """Return where a role's pages begin."""
+    return OF_ROLES.get(role, ("/console/",))[0]
 
 
 def section_of(metric: str) -> str:

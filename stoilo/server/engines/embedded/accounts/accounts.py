@@ -50,7 +50,7 @@ KEY_CHARS = 32
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,185}")
 _MAX_EMAIL = 254
 # In place of the address of an account that was erased (`leaving`): no address begins so
-ERASED = "erased.@."
+ERASED = "erased:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ class Accounts:
         number, grave = schema.users.c.key_number, self.grave_of(address)
         mine = schema.users.c.email.startswith(f"{grave}.", autoescape=True)
         last = connection.scalar(select(func.max(number)).where(mine))
-        values = self._hashes(address, (last or 0) + bool(last)) | more
+        values = self._hashes(address, last or 0) | more
         connection.execute(
             insert(schema.users).values(
                 email=address,
