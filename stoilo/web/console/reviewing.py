@@ -50,9 +50,7 @@ class Reviewing:
     def queue(self, asked: Asked) -> Response:
         """``/console/reviews``: what waits, the longest waiting first."""
         total, shown = self._desk.queue(asked.visitor.owner, 0)
-        remarks = {
-            one.task.task_id: remarks_of(*one.task.spec.codes) for one in shown
-        }
+        remarks = {one.task.task_id: remarks_of(*one.task.spec.codes) for one in shown}
         return asked.render(
             "console/reviews.html", total=total, waiting=shown, remarks=remarks
         )

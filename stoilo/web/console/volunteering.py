@@ -125,7 +125,9 @@ class Volunteers:
                 return None
             if now - kept.began > tokens.SESSION_S:
                 return None
-            self._kept[digest] = _Session(kept.user_id, kept.key_number, kept.began, now)
+            self._kept[digest] = _Session(
+                kept.user_id, kept.key_number, kept.began, now
+            )
         return kept
 
     def end(self, token: str) -> None:

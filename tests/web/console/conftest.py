@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING
 
 import pytest
 
+from stoilo.server.engines.embedded.accounts.roster import open_roster
 from tests.support.console import ConsoleBench, Door, open_door
+from tests.support.reviews import Desk, make_desk, reviewed
 from tests.support.serverbench import make_bench
 
 if TYPE_CHECKING:
@@ -19,9 +22,17 @@ def door() -> Iterator[Door]:
 
 
 @pytest.fixture(scope="module")
-def shared(door: Door, tmp_path_factory: pytest.TempPathFactory) -> ConsoleBench:
+def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
+    """Return the bench of `shared`: a review is wanted at the level `numeric`."""
+    return make_desk(tmp_path_factory.mktemp("console"), reviewed("numeric"))
+
+
+@pytest.fixture(scope="module")
+def shared(door: Door, desk: Desk) -> Iterator[ConsoleBench]:
     """Serve a console for a file of tests, each of which has accounts of its own."""
-    return door.show(make_bench(tmp_path_factory.mktemp("console")))
+    folder = desk.bench.directory / "engine"
+    with contextlib.closing(open_roster(folder)) as roster:
+        yield door.show(desk.bench, roster)
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Select
 
-LEFT_DELAY_S = 86_400
+LEFT_DELAY_S = 3600
 _WORDS_OF_HOST = (
     "domain_name", "vendor", "model", "os_name", "os_version", "platform", "client",
     "max_level", "topics",
@@ -107,7 +107,8 @@ def erase(
         .where(users.c.id == user_id)
         .values(
             email=f"{grave}.{user_id}",
-            **{"key_hash": secrets.token_hex(32), "weak_key_hash": secrets.token_hex(32)},
+            key_hash=secrets.token_hex(32),
+            weak_key_hash=secrets.token_hex(32),
             key_number=users.c.key_number + 1,  # pages of before are of no use
             **dict.fromkeys(("password_salt", "password_hash", "name"), ""),
             **dict.fromkeys(("levels", "topics", "document"), ""),
