@@ -31,6 +31,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
 def shared(door: Door, desk: Desk) -> Iterator[ConsoleBench]:
     """Serve a console for a file of tests, each of which has accounts of its own."""
     folder = desk.bench.directory / "engine"
+    folder.mkdir(mode=0o700)
     with contextlib.closing(open_roster(folder)) as roster:
         yield door.show(desk.bench, roster)
 
