@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -72,9 +72,9 @@ class Desk:
     def state(self, task_id: str) -> str:
         return str(self.bench.poll(task_id).state)
 
-    def sign(self, task_id: str, *, by: int = 0, **changes: object) -> bytes:
+    def sign(self, task_id: str, *, by: int = 0, **changes: Any) -> bytes:
         spec = self.task(task_id).spec
-        fields: dict[str, object] = {
+        fields: dict[str, Any] = {
             "task_module": spec.task_module,
             "validator_module": spec.validator_module,
             "level": spec.level,
@@ -85,9 +85,7 @@ class Desk:
         }
         return sign_review(Review(**(fields | changes)), self.keys[by]).encode()
 
-    def hand_in(
-        self, task_id: str, text: bytes | None = None, **changes: object
-    ) -> int:
+    def hand_in(self, task_id: str, text: bytes | None = None, **changes: Any) -> int:
         who = self.owner(str(changes.pop("who", "ann")))
         text = self.sign(task_id, **changes) if text is None else text
         released = self.bench.server.review_desk.submit(who, task_id, text)

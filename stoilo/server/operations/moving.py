@@ -121,7 +121,10 @@ def move_project(
 def read_users(
     connection: Connection, accounts: Accounts, apps: Mapping[str, int], *, weak: bool
 ) -> list[Columns]:
-    """Return every account that was not erased as a row of BOINC's ``user``; `apps` are numbers by level."""
+    """Return accounts as rows of BOINC's ``user``; `apps` are numbers by level.
+
+    Those that were erased are left out.
+    """
     users = schema.users
     found = []
     known = select(users).where(~users.c.email.startswith(ERASED))

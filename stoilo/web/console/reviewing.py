@@ -106,13 +106,13 @@ def compare(before: bytes, after: bytes) -> tuple[tuple[str, Markup], ...] | Non
 
     Empty for equal ones, None for those that are too long to be compared here.
     """
-    sides = [
+    old, new = (
         one.decode("utf-8", "backslashreplace").split("\n") for one in (before, after)
-    ]
-    if max(map(len, sides)) > MOST_COMPARED:
+    )
+    if max(len(old), len(new)) > MOST_COMPARED:
         return None
-    lines = [*difflib.unified_diff(*sides, "approved", "this", lineterm="")][2:]
-    return tuple((_KINDS[line[0]], reveal(line)) for line in lines)
+    lines = [*difflib.unified_diff(old, new, "approved", "this", lineterm="")]
+    return tuple((_KINDS[line[0]], reveal(line)) for line in lines[2:])
 
 
 def _show(arguments: bytes) -> Shown:

@@ -12,6 +12,7 @@ from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded.accounts.leaving import LEFT_DELAY_S
 from stoilo.server.engines.embedded.db import schema
 from stoilo.server.engines.interface import ResultOutcome
+from stoilo.server.operations.moving import read_hosts, read_users
 from tests.support.engine import make_spec
 
 PAIR = Redundancy(min_quorum=2, target_results=2, max_total=4)
@@ -135,3 +136,34 @@ def test_erased_host_that_reports_is_nobody(bench, roster):
     reply = bench.request(9, key=key, results=(report,))
     assert reply.acks == ()
     assert rows(bench, schema.results)[0].received_at == 0
+
+
+def test_erased_account_and_its_hosts_do_not_move_to_another_server(bench, roster):
+    for user in (1, 2):
+        bench.request(user, dont_send_work=True)
+    keep = account(bench, "u2@example.org").user_id
+    roster.erase(account(bench).user_id, bench.clock())
+    with bench.engine._database.read() as connection:
+        users = read_users(connection, bench.engine.accounts, {}, weak=False)
+        hosts = read_hosts(connection)
+    assert [one["id"] for one in users] == [keep]
+    assert {one["userid"] for one in hosts} == {keep}
+
+
+def test_who_left_is_not_counted_among_those_who_could_help(bench, roster):
+    bench.request(2, dont_send_work=True)
+    bench.request(1, dont_send_work=True)
+    before = bench.engine.status("w_1").users_attached
+    roster.leave(account(bench).user_id, bench.clock())
+    assert (before, bench.engine.status("w_1").users_attached) == (2, 1)
+
+
+def test_accounts_of_before_take_part_after_the_upgrade(bench):
+    account(bench)
+    with bench.engine._database.write() as connection:
+        connection.exec_driver_sql("ALTER TABLE engine_user DROP COLUMN left_at")
+        connection.exec_driver_sql(
+            "UPDATE engine_version SET version_num = 'engine0002'"
+        )
+    bench.restart()
+    assert bench.fetch(1)
