@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from stoilo.server.reviews.desk import Viewed
     from stoilo.web.console.asking import Asked
 
-MOST_COMPARED: Final = 2000  # lines of either source: hostile ones cost the square
+MOST_COMPARED: Final = 1000  # lines of either source: hostile ones cost the square
 _OF_VALIDATORS: Final = "in the validators: "  # of `policies.findings.in_validators`
 _KINDS: Final = {"+": "added", "-": "removed", "@": "place", " ": ""}
 
