@@ -28,6 +28,7 @@ from stoilo.cli.output import (
 )
 from stoilo.client.address import resolve_address
 from stoilo.client.reviewing import (
+    digest_parts,
     make_review,
     read_folder,
     read_response,
@@ -189,9 +190,10 @@ def sign(
         raise cannot_write(place, error) from error
     arguments = "any arguments" if any_arguments else "these arguments"
     until = render_day(made.not_after, _MINUTE)
+    signed = [f"{what:<17} {digest}" for what, digest in digest_parts(made).items()]
     say(
         {"review": made, "file": str(place)},
-        f"signed until {until} for {arguments}: {place}\n"
+        "\n".join(signed) + f"\nsigned until {until} for {arguments}: {place}\n"
         f"hand it in: stoilo policy review submit {task.request.task_id} {place}",
         as_json=as_json,
     )

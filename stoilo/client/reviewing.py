@@ -13,6 +13,8 @@ than it would admit, the signature fits nothing.
 from __future__ import annotations
 
 import dataclasses
+import io
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,15 +92,44 @@ def read_response(answer: pb.GetReviewResponse) -> TaskUnderReview:
     )
 
 
+def list_files(task: TaskUnderReview) -> dict[str, bytes]:
+    """Return the folder's files by name."""
+    text = msgspec.json.format(msgspec.json.encode(task.request), indent=2)
+    return {
+        REQUEST: text + b"\n",
+        TASK_MODULE: task.task_module,
+        VALIDATOR_MODULE: task.validator_module,
+        ARGUMENTS: task.arguments,
+    }
+
+
+def pack_folder(task: TaskUnderReview, name: str) -> bytes:
+    """Return a ZIP file of the folder `name`; the same task gives the same bytes."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file, data in list_files(task).items():
+            entry = zipfile.ZipInfo(f"{name}/{file}")
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o600 << 16
+            archive.writestr(entry, data)
+    return packed.getvalue()
+
+
+def digest_parts(review: Review) -> dict[str, str]:
+    """Return the digests that are signed, by what they are about, to compare by eye."""
+    return {
+        "task module": review.task_module,
+        "validator module": review.validator_module,
+        "arguments": review.arguments,
+    }
+
+
 def write_folder(task: TaskUnderReview, folder: Path) -> None:
     """Write the files into a new `folder`; raises ``STO-U003`` when it is not new."""
     try:
         folder.mkdir(mode=0o700, parents=True)
-        text = msgspec.json.format(msgspec.json.encode(task.request), indent=2)
-        (folder / REQUEST).write_bytes(text + b"\n")
-        (folder / TASK_MODULE).write_bytes(task.task_module)
-        (folder / VALIDATOR_MODULE).write_bytes(task.validator_module)
-        (folder / ARGUMENTS).write_bytes(task.arguments)
+        for name, data in list_files(task).items():
+            (folder / name).write_bytes(data)
     except OSError as error:
         raise UsageError(
             "STO-U003",

@@ -20,7 +20,14 @@ VARIES = re.compile(r"[0-9a-f]{8,}|\d[\d.]*")
 PRINTED = "http://127.0.0.1:57080/"
 ENDED = "@ended"
 # How many of the project's own volunteers each page starts
-PAGES = {"first-project.md": 2, "first-hour-as-a-volunteer.md": 1}
+PAGES = {
+    "first-project.md": 2,
+    "first-hour-as-a-volunteer.md": 1,
+    "first-review.md": 2,
+}
+POLICY = re.compile(
+    r"^```toml title=\"policy.toml\"\n(.*?)^```$", re.MULTILINE | re.DOTALL
+)
 
 
 def steps_of(text):
@@ -60,7 +67,12 @@ def run_page(text, folder):
 @pytest.mark.parametrize("page", PAGES)
 def test_each_command_prints_what_the_page_shows(page, tmp_path):
     text = (TUTORIALS / page).read_text()
-    with Deployment(tmp_path / "project", volunteers=PAGES[page]) as server:
+    options = ()
+    for policy in POLICY.findall(text):
+        (tmp_path / "policy.toml").write_text(policy)
+        options = ("--policy", str(tmp_path / "policy.toml"))
+    data, many = tmp_path / "project", PAGES[page]
+    with Deployment(data, volunteers=many, options=options) as server:
         root = (tmp_path / "project" / "keys" / "root.json").read_bytes()
         text = text.replace(PRINTED, server.line.project)
         text = re.sub(r"(?<=--fingerprint )\w+", hashlib.sha256(root).hexdigest(), text)

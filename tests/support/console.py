@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.accounts.roster import Roster
     from tests.support.serverbench import Bench
 
+VOLUNTEERS = "/console/volunteer/sign-in"
 ResultT = TypeVar("ResultT")
 FORM = re.compile(r'<form action="([^"]+)" method="post"[^>]*>(.*?)</form>', re.DOTALL)
 FIELD = re.compile(r'<input type="hidden" name="([^"]+)" value="([^"]*)">')
@@ -82,6 +83,7 @@ class Visitor:
     url: str
     cookies: dict[str, str] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)  # Set-Cookie headers
+    home: str = "/console/"
 
     def ask(
         self, path: str, method: str = "GET", body: bytes | None = None, **more: str
@@ -140,6 +142,24 @@ class ConsoleBench:
         """Return somebody who has signed in by a link; a minute passes for each."""
         self.steady.now += 60  # else many are too many
         return Visitor(self.url).sign_in(self.link(name, role))
+
+    def reviewer(self, name: str = "ann") -> Visitor:
+        """Return a reviewer who has signed in with the token of his connection file."""
+        self.steady.now += 60
+        with self.bench.store.write() as connection:
+            role, now = tokens.Role.REVIEWER, self.bench.clock()
+            token = tokens.issue_token(connection, name, role, now)
+        return Visitor(self.url, home="/console/reviews").sign_in(token)
+
+    def volunteer(self, email: str = "vera@example.org") -> Visitor:
+        """Return a volunteer who has signed in with the strong key of an account."""
+        self.steady.now += 60
+        accounts = self.console.volunteers.roster.accounts
+        key, page = accounts.ensure(email, self.bench.clock()).key, VOLUNTEERS
+        visitor = Visitor(self.url, home="/console/volunteer")
+        answer = visitor.press(page, page, key=key)
+        assert answer.status == 303, answer.words
+        return visitor
 
     def nobody(self) -> Visitor:
         return Visitor(self.url)

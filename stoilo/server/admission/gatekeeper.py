@@ -104,6 +104,18 @@ class Gatekeeper:
         held = set(spec.libraries) <= set(self.held())
         if task.attempt == 1 and spec.policy_digest == self._policy.digest and held:
             return spec.policy_digest  # judged at submission, by this policy
+        verdict = self.judge_again(task)
+        if not verdict.admitted:
+            raise GateRefusal(verdict)
+        return verdict.policy_digest
+
+    def judge_again(self, task: TaskRow) -> Verdict:
+        """Return what today's policy says of a stored task's source. Blocks.
+
+        Raises:
+            StoiloError: it cannot be judged now.
+        """
+        spec = task.spec
         with self._store.read() as connection:
             wanted = {spec.task_module, spec.validator_module, spec.arguments}
             contents = rows.load_contents(connection, wanted)
@@ -128,9 +140,7 @@ class Gatekeeper:
             if isinstance(answer, Exception):
                 raise answer
             verdict = answer
-        if not verdict.admitted:
-            raise GateRefusal(verdict)
-        return verdict.policy_digest
+        return verdict
 
     async def judge(self, request: GateRequest, account_id: int) -> Verdict:
         """Return the verdict on hostile source; raises ``STO-P004`` when it cannot."""

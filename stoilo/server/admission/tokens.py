@@ -54,12 +54,15 @@ class Role(StrEnum):
 TASK_ROLES = frozenset({Role.RESEARCHER, Role.OPERATOR})
 """Roles whose holders may own tasks; even an operator sees only his own."""
 
-
+_SIGN_IN: Final = TASK_ROLES | {Role.REVIEWER}
 LINK_SCOPE: Final = "SignIn"
 LINK_S: Final = 900  # life of a one-time link, s
 SESSION_SCOPE: Final = "Operate,ListTasks,PollTask,CancelTask,CreateTask,DownloadBlob"
 PASSKEY_SCOPE: Final = "Passkey"  # no call has that name: it opens sessions only
-CONSOLE_SCOPES: Final = frozenset({LINK_SCOPE, SESSION_SCOPE})
+# A reviewer's session reads; what he decides is signed on a machine of his own
+REVIEW_SCOPE: Final = "ListReviews,GetReview"
+_SESSIONS: Final = (SESSION_SCOPE, REVIEW_SCOPE)
+CONSOLE_SCOPES: Final = frozenset({LINK_SCOPE, *_SESSIONS})
 SESSION_S: Final = 12 * 3600  # longest session in the console, s
 SIGN_INS_A_DAY: Final = 30  # of one account without a link: each is leaves of the log
 _ASK_FOR_LINK: Final = "ask the operator: `stoilo account add NAME --for console`"
@@ -157,8 +160,8 @@ def issue_link(connection: Connection, name: str, role: Role, now: int) -> str:
 def open_session(connection: Connection, secret: str, now: int) -> str:
     """Return a session's token for a link's secret (untrusted), which is used up.
 
-    A researcher's or operator's own token opens one too, and stays. In a writing
-    transaction: of two that come with one link the second gets ``STO-R001``.
+    A researcher's, operator's or reviewer's own token opens one too, and stays. In a
+    writing transaction: of two that come with one link the second gets ``STO-R001``.
     """
     owner = find_owner(connection, secret, now)
     if owner.scope == LINK_SCOPE:
@@ -176,11 +179,12 @@ def start_session(connection: Connection, owner: Owner, now: int) -> str:
         PolicyRefusal: ``STO-E068``: too often in a day; a link of the operator's is not
             counted against its holder, so that a thief cannot keep him out.
     """
-    if owner.role not in TASK_ROLES:
+    if owner.role not in _SIGN_IN:
         raise DeniedError("STO-R001", "this opens no session", hint=_ASK_FOR_LINK)
     if owner.scope != LINK_SCOPE:
         _check_sign_ins(connection, owner.account_id, now)
-    role, scope = Role(owner.role), SESSION_SCOPE
+    role = Role(owner.role)
+    scope = REVIEW_SCOPE if role is Role.REVIEWER else SESSION_SCOPE
     return issue_token(
         connection,
         *(owner.name, role, now),
@@ -194,7 +198,7 @@ def _check_sign_ins(connection: Connection, account_id: int, now: int) -> None:
     table = schema.token
     query = select(func.count()).where(
         table.c.account_id == account_id,
-        table.c.scope == SESSION_SCOPE,
+        table.c.scope.in_(_SESSIONS),
         table.c.created_at > now - DAY_S,
     )
     if (connection.scalar(query) or 0) >= SIGN_INS_A_DAY:

@@ -175,6 +175,7 @@ class TaskServer:
             salt_of=self._salt_of,
             wake=self.pipeline.wake,
             clock=clock,
+            judge=gatekeeper.judge_again,
         )
         self.review_service = ReviewService(store, self.review_desk, clock)
         self.account_service = AccountService(store, around.policy, clock)

@@ -32,6 +32,7 @@ from stoilo.server.db import rows
 from stoilo.server.db.records import AttemptState, workunit_name
 from stoilo.server.db.store import Store
 from stoilo.server.engines.embedded.accounts.accounts import (
+    ERASED,
     Accounts,
     load_secret,
 )
@@ -120,10 +121,14 @@ def move_project(
 def read_users(
     connection: Connection, accounts: Accounts, apps: Mapping[str, int], *, weak: bool
 ) -> list[Columns]:
-    """Return every account as a row of BOINC's ``user``; `apps` are numbers by level."""
+    """Return accounts as rows of BOINC's ``user``; `apps` are numbers by level.
+
+    Those that were erased are left out.
+    """
     users = schema.users
     found = []
-    for row in connection.execute(select(users).order_by(users.c.id)):
+    known = select(users).where(~users.c.email.startswith(ERASED))
+    for row in connection.execute(known.order_by(users.c.id)):
         account = accounts.open_by_id(row.id)
         key = account.weak_key if weak else account.key
         allowed = LEVELS[: LEVELS.index(row.max_level) + 1]
@@ -161,7 +166,13 @@ def user_values(row: Any, key: str, app_ids: Sequence[int]) -> Columns:  # noqa:
 
 def read_hosts(connection: Connection) -> list[Columns]:
     """Return every computer as a row of BOINC's ``host``."""
-    query = select(schema.hosts).order_by(schema.hosts.c.id)
+    users, hosts = schema.users, schema.hosts
+    query = (
+        select(hosts)
+        .join(users, users.c.id == hosts.c.user_id)
+        .where(~users.c.email.startswith(ERASED))
+        .order_by(hosts.c.id)
+    )
     return [host_values(row) for row in connection.execute(query)]
 
 

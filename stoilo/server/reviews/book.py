@@ -145,6 +145,14 @@ class ReviewBook:
         ]
         return {task.task_id: self._choose(task, opened, now) for task in tasks}
 
+    def reviewers(self) -> tuple[Reviewer, ...]:
+        """Return whom the release names at this moment."""
+        return self._reviewers()
+
+    def needs_review(self, level: str) -> bool:
+        """Whether today's policy wants a review at `level`."""
+        return self._needs_review(level)
+
     def is_own(self, task: TaskRow, account_id: int, review: OpenedReview) -> bool:
         """Whether `review`, handed in by `account_id`, is about the reviewer's own task."""
         submitter = submitter_commitment(self._salt_of(task.account_id))
@@ -274,7 +282,7 @@ def reviews_in(statement: bytes) -> tuple[str, ...]:
     return read_sealed(statement).reviewers
 
 
-def try_open(text: bytes, reviewers: tuple[Reviewer, ...]) -> OpenedReview | None:
+def try_open(text: bytes, reviewers: Sequence[Reviewer]) -> OpenedReview | None:
     """Return the review, None when its reviewer has been withdrawn."""
     try:
         return open_review(text, reviewers)

@@ -7,6 +7,7 @@ his office; he never learns who they are: accounts appear as salted commitments 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stoilo.audit.format.facts import ReviewRecord
@@ -18,8 +19,15 @@ from stoilo.server.db import rows
 from stoilo.server.db.records import Outcome
 from stoilo.server.log.outbox import NO_ORIGIN, note_record
 from stoilo.server.log.public_records import finish_task, submitter_commitment
+from stoilo.server.reviews.approvals import (
+    Approval,
+    Earlier,
+    find_approvals,
+    find_earlier,
+)
 
 if TYPE_CHECKING:
+    from stoilo.core.types import Verdict
     from stoilo.server.db.records import AttemptRow, Owner, TaskRow
     from stoilo.server.db.store import Store
     from stoilo.server.reviews.book import ReviewBook
@@ -29,8 +37,31 @@ LISTED = 100
 REASON_CHARS = 1_000
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One task that waits; times in s since 1970."""
+
+    task: TaskRow
+    submitter: str  # salted commitment to the account
+    since: int
+    expires_at: int
+    own: bool  # it is the asking reviewer's, who cannot sign it
+
+
+@dataclass(frozen=True, slots=True)
+class Viewed:
+    """All that a reviewer may read of a task that waits, or that was approved."""
+
+    task: TaskRow
+    content: pb.GetReviewResponse  # hostile: what is to be signed
+    own: bool
+    approvals: tuple[Approval, ...]  # reviews that cover it, newest first
+    verdict: Verdict  # of the gate, under today's policy
+    earlier: Earlier | None  # of the same function and submitter
+
+
 class ReviewDesk:
-    """The four calls of a reviewer."""
+    """The four calls of a reviewer, and what his pages show besides."""
 
     def __init__(
         self,
@@ -40,44 +71,89 @@ class ReviewDesk:
         salt_of: Callable[[int], str],  # salt of an account's public commitments
         wake: Callable[[], None],  # called once tasks go on
         clock: Callable[[], int],  # seconds since 1970
+        judge: Callable[[TaskRow], Verdict],  # the gate, of a stored task
     ) -> None:
         self._store = store
         self._book = book
         self._salt_of = salt_of
         self._wake = wake
         self._clock = clock
+        self._judge = judge
+
+    def queue(self, owner: Owner, limit: int) -> tuple[int, list[Waiting]]:
+        """Return how many wait, and those that have waited longest."""
+        waiting = self._book.waiting()
+        shown = waiting[: min(limit or LISTED, LISTED)]
+        return len(waiting), [self._waiting(owner, *one) for one in shown]
+
+    def _waiting(self, owner: Owner, attempt: AttemptRow, task: TaskRow) -> Waiting:
+        since = attempt.created_at
+        submitter = submitter_commitment(self._salt_of(task.account_id))
+        own = task.account_id == owner.account_id
+        return Waiting(task, submitter, since, since + self._book.wait_s, own)
 
     def list_waiting(self, owner: Owner, limit: int) -> pb.ListReviewsResponse:
         """Return the tasks that wait, longest waiting first."""
-        waiting = self._book.waiting()
-        shown = waiting[: min(limit or LISTED, LISTED)]
-        modules = {task.spec.task_module for _, task in shown}
+        total, shown = self.queue(owner, limit)
         with self._store.read() as connection:
+            modules = {one.task.spec.task_module for one in shown}
             sources = rows.load_contents(connection, modules)
-        answer = pb.ListReviewsResponse(waiting=len(waiting))
-        for attempt, task in shown:
-            self._fill(answer.tasks.add(), owner, attempt, task)
-            answer.tasks[-1].source_bytes = len(sources[task.spec.task_module])
+        answer = pb.ListReviewsResponse(waiting=total)
+        for one in shown:
+            spec = one.task.spec
+            answer.tasks.add(
+                task_id=one.task.task_id,
+                level=spec.level,
+                task_module=spec.task_module,
+                submitter=one.submitter,
+                waiting_since=one.since,
+                expires_at=one.expires_at,
+                own=one.own,
+                source_bytes=len(sources[spec.task_module]),
+            )
         return answer
 
-    def _fill(
-        self, row: pb.WaitingTask, owner: Owner, attempt: AttemptRow, task: TaskRow
-    ) -> None:
-        row.task_id = task.task_id
-        row.level = task.spec.level
-        row.task_module = task.spec.task_module
-        row.submitter = submitter_commitment(self._salt_of(task.account_id))
-        row.waiting_since = attempt.created_at
-        row.expires_at = attempt.created_at + self._book.wait_s
-        row.own = task.account_id == owner.account_id
+    def view(self, owner: Owner, task_id: str) -> Viewed:
+        """Return a task that waits or was approved; raises ``STO-R027``.
+
+        Blocks for the gate, which judges the source again where its verdict is not known.
+        """
+        task, approvals = self._shown_task(task_id)
+        with self._store.read() as connection:
+            earlier = find_earlier(connection, task, self._book.reviewers())
+        own = task.account_id == owner.account_id
+        content = self._content(task)
+        return Viewed(task, content, own, approvals, self._judge(task), earlier)
+
+    def download(self, task_id: str) -> pb.GetReviewResponse:
+        """Return what is to be signed, as `view` shows it; raises ``STO-R027``."""
+        return self._content(self._shown_task(task_id)[0])
+
+    def _shown_task(self, task_id: str) -> tuple[TaskRow, tuple[Approval, ...]]:
+        """Return a task with its approvals; it waits, or has some."""
+        with self._store.read() as connection:
+            task = rows.find_task(connection, task_id[:64])
+            if task is None:
+                raise _not_waiting()
+            found = find_approvals(
+                connection, {task.spec.task_module}, self._book.reviewers()
+            )
+        covering = tuple(one for one in found if one.opened.review.covers(task.spec))
+        if task.state is not TaskState.WAITING_REVIEW and not covering:
+            raise _not_waiting()
+        return task, covering
 
     def get(self, task_id: str) -> pb.GetReviewResponse:
         """Return what a reviewer reads of one task; raises ``STO-R027``."""
-        task = self._waiting_task(task_id)
+        return self._content(self._waiting_task(task_id))
+
+    def _content(self, task: TaskRow) -> pb.GetReviewResponse:
         spec = task.spec
         wanted = {spec.task_module, spec.validator_module, spec.arguments}
         with self._store.read() as connection:
             contents = rows.load_contents(connection, wanted)
+        if not wanted <= set(contents):  # of a task that ended long ago
+            raise _not_waiting()
         limits = spec.limits
         return pb.GetReviewResponse(
             task_id=task.task_id,

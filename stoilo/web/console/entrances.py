@@ -80,7 +80,7 @@ class Entrances:
         Raises ``STO-R001``, the same whatever was wrong; ``STO-E016`` for a page that was
         used before; ``STO-E068`` when too often.
         """
-        self._sessions.count_try(address)
+        self._sessions.count_sign_in(address)
         try:
             return self._enter(f"sign {cookie}", fields)
         except DeniedError as error:
@@ -111,7 +111,7 @@ class Entrances:
     def routes(
         self,
         refuse: Callable[
-            [StoiloError], Response
+            [StoiloError, Request], Response
         ],  # the sign-in page, with what is wrong
         let_in: Callable[[str], Response],  # a page that sets a session's cookie
     ) -> list[Route]:
@@ -120,7 +120,7 @@ class Entrances:
             return []
         provider, cookie = self.provider, f"{self._sessions.form_cookie}-provider"
 
-        async def leave(_request: Request) -> Response:
+        async def leave(request: Request) -> Response:
             seed = secrets.token_urlsafe(24)
             ticket = self._tickets.make(f"provider {seed}")
             state = base64.urlsafe_b64encode(ticket).decode()
@@ -130,7 +130,7 @@ class Entrances:
                     limiter=self._turns,
                 )
             except StoiloError as error:
-                return refuse(error)
+                return refuse(error, request)
             answer = RedirectResponse(address, 303, HEADERS)
             # The provider's page leads back here: a strict cookie would stay behind.
             self._sessions.keep(answer, cookie, seed, "lax")
@@ -143,7 +143,7 @@ class Entrances:
                     lambda: self._vouched(provider, seed, request), limiter=self._turns
                 )
             except StoiloError as error:
-                return refuse(error)
+                return refuse(error, request)
             answer = let_in(token)
             self._sessions.keep(answer, cookie, "", "lax")
             return answer
@@ -159,7 +159,7 @@ class Entrances:
 
     def _vouched(self, provider: Provider, seed: str, request: Request) -> str:
         """Return a session's token for who comes back from the provider (untrusted)."""
-        self._sessions.count_try(request.client.host if request.client else "")
+        self._sessions.count_sign_in(request.client.host if request.client else "")
         said = {
             one: request.query_params.get(one, "") for one in ("state", "code", "iss")
         }

@@ -229,6 +229,11 @@ class Shown:
     text: str = ""  # JSON of a short one
 
 
+def show_json(value: object) -> str:
+    """Return a value of `render_json_value` as people read it."""
+    return json.dumps(value, indent=1, ensure_ascii=False)
+
+
 def describe_result(polled: pb.PollTaskResponse) -> Shown | None:
     """Return a succeeded task's value, None where there is none to show. Pure."""
     if polled.value_blob:
@@ -237,7 +242,7 @@ def describe_result(polled: pb.PollTaskResponse) -> Shown | None:
         return None
     node, text = decode(polled.value), ""
     if len(polled.value) <= SHOWN_BYTES:
-        text = json.dumps(render_json_value(node), indent=1, ensure_ascii=False)
+        text = show_json(render_json_value(node))
     return Shown(describe_value(node), text)
 
 

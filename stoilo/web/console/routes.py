@@ -27,8 +27,10 @@ from stoilo.web.console.asking import HEADERS, WITH_SCRIPT, Asked, go
 from stoilo.web.console.entrances import Entrances
 from stoilo.web.console.operation import Operation
 from stoilo.web.console.research import Research
+from stoilo.web.console.reviewing import Reviewing
 from stoilo.web.console.sessions import Sessions, Visitor
 from stoilo.web.console.tickets import Tickets
+from stoilo.web.console.volunteering import CALL, PAGE, SIGN_IN, Volunteering
 from stoilo.web.pages import load_assets, open_templates
 
 if TYPE_CHECKING:
@@ -37,16 +39,24 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from stoilo.server.app.task_server import ServerPlace
+    from stoilo.server.db.records import Owner
 
 AT_ONCE: Final = 4  # pages made side by side: the project's own calls come first
 _STATUS: Final = {
     "STO-R001": 401,
     "STO-R003": 404,
+    "STO-R027": 404,
     "STO-E012": 413,
     "STO-E068": 429,
 }
 _SCRIPTED: Final = frozenset({"console/account.html", "console/sign_in.html"})
 _BY_FAMILY: Final = {"usage": 400, "policy": 409, "denied": 403, "trust": 400}
+_CHECKS: Final[dict[str, Callable[[Owner, str], None]]] = {
+    "Operate": tokens.check_operator,
+    "ListReviews": tokens.check_reviewer,
+    "GetReview": tokens.check_reviewer,
+    CALL: lambda _owner, _call: None,  # whose session it is was all there is to ask
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +65,8 @@ class Page:
 
     path: str
     handler: Callable[[Asked], Response | Awaitable[Response]]
-    call: str  # whose permission it needs, `Operate` for an operator's; empty: nobody's
+    # whose permission it needs, a key of `_CHECKS` for a role's own; empty: nobody's
+    call: str
     method: str = "GET"
 
 
@@ -84,7 +95,10 @@ class Console:
         tickets = Tickets(steady)
         self.entrances = Entrances(place, self.sessions, tickets, steady)
         account = Account(place, tickets, self.entrances.ceremonies)
-        task = "/console/task/{task_id}"
+        reviewing = Reviewing(place.tasks)
+        volunteering = Volunteering(place, self.sessions, steady)
+        self.volunteers, self._stock = volunteering.volunteers, place.roster is None
+        task, review = "/console/task/{task_id}", "/console/review/{task_id}"
         self.pages = (
             Page("/console/", research.tasks, "ListTasks"),
             Page("/console/labels", research.labels, "ListTasks"),
@@ -102,6 +116,13 @@ class Console:
             Page("/console/account/passkey", account.add_passkey, "", "POST"),
             Page("/console/account/token", account.add_token, "", "POST"),
             Page("/console/account/remove", account.remove, "", "POST"),
+            Page("/console/reviews", reviewing.queue, "ListReviews"),
+            Page(review, reviewing.review, "GetReview"),
+            Page(f"{review}/folder.zip", reviewing.folder, "GetReview"),
+            Page(PAGE, volunteering.show, CALL),
+            Page(f"{PAGE}/leave", volunteering.leave, CALL, "POST"),
+            Page(f"{PAGE}/delete", volunteering.delete, CALL, "POST"),
+            Page(f"{PAGE}/sign-out", volunteering.sign_out, CALL, "POST"),
             Page("/console/sign-out", self._sign_out, "", "POST"),
         )
 
@@ -114,8 +135,10 @@ class Console:
                 for path, way in (
                     ("/console/sign-in", self._by_secret),
                     ("/console/sign-in/passkey", self.entrances.by_passkey),
+                    (SIGN_IN, self._by_volunteer),
                 )
             ),
+            Route(SIGN_IN, self._sign_in_page, methods=["GET"]),
             *self.entrances.routes(self._refuse, self._let_in),
             *(
                 Route(one.path, partial(self._serve, one), methods=[one.method])
@@ -127,13 +150,13 @@ class Console:
         """Answer for one page: who, whether he may, then what."""
         visitor = None
         try:
-            visitor = await self._in_turn(self.sessions.find, request)
-            check = (
-                tokens.check_operator
-                if page.call == "Operate"
-                else tokens.check_permission
-            )
+            guard = self.volunteers if page.call == CALL else self.sessions
+            visitor = await self._in_turn(guard.find, request)
+            home = wording.home_of(visitor.owner.role)
+            if page.path == "/console/" != home:
+                return go(home)
             if page.call:
+                check = _CHECKS.get(page.call, tokens.check_permission)
                 check(visitor.owner, page.call)
             fields: Mapping[str, str] = {}
             if page.method == "POST":
@@ -152,27 +175,34 @@ class Console:
 
     async def _sign_in_page(self, request: Request) -> Response:
         """Show the form; that a link's address was fetched changes nothing."""
-        return self._ask_to_sign_in(request.query_params.get("link", "")[:256])
+        link = request.query_params.get("link", "")[:256]
+        return self._ask_to_sign_in(request, link)
 
     def _ask_to_sign_in(
-        self, link: str = "", problem: str = "", status: int = 200
+        self, request: Request, link: str = "", problem: str = "", status: int = 200
     ) -> Response:
         cookie = secrets.token_urlsafe(16)
         stamp = self.sessions.stamp(cookie)
         page = self._render(
             None,
-            "console/sign_in.html",
+            f"console/{'volunteer_' * _of_volunteers(request)}sign_in.html",
             status,
             link=link,
             problem=problem,
             form=stamp,
             ways=self.entrances.offer(cookie),
+            stock=self._stock,
         )
         self.sessions.keep(page, self.sessions.form_cookie, cookie)
         return page
 
     def _by_secret(self, _cookie: str, address: str, fields: Mapping[str, str]) -> str:
         return self.sessions.sign_in(fields.get("secret", ""), address)
+
+    def _by_volunteer(
+        self, _cookie: str, address: str, fields: Mapping[str, str]
+    ) -> str:
+        return self.volunteers.sign_in(fields, address)
 
     async def _sign_in(
         self, way: Callable[[str, str, Mapping[str, str]], str], request: Request
@@ -184,15 +214,17 @@ class Console:
             fields = await self.sessions.read_form(request, cookie)
             token = await self._in_turn(partial(way, cookie, address), fields)
         except StoiloError as error:
-            return self._refuse(error)
-        answer = go("/console/")
-        self.sessions.keep(answer, self.sessions.cookie, token)
+            return self._refuse(error, request)
+        is_theirs = _of_volunteers(request)
+        answer = go(PAGE if is_theirs else "/console/")
+        guard = self.volunteers if is_theirs else self.sessions
+        self.sessions.keep(answer, guard.cookie, token)
         self.sessions.keep(answer, self.sessions.form_cookie, "")
         return answer
 
-    def _refuse(self, error: StoiloError) -> Response:
+    def _refuse(self, error: StoiloError, request: Request) -> Response:
         said = wording.describe_problem(error)
-        return self._ask_to_sign_in(problem=said, status=status_of(error))
+        return self._ask_to_sign_in(request, problem=said, status=status_of(error))
 
     def _let_in(self, token: str) -> Response:
         """Return a page that goes on by itself: the cookie is not sent from elsewhere."""
@@ -218,7 +250,7 @@ class Console:
         if visitor is None and error.code == "STO-R001":
             # Only a page that was asked for by hand: a form's answer has no use for one.
             said = wording.describe_problem(error) if request.cookies else ""
-            return self._ask_to_sign_in(problem=said, status=401)
+            return self._ask_to_sign_in(request, problem=said, status=401)
         return self._render(
             visitor, "console/problem.html", status_of(error), error=error
         )
@@ -236,6 +268,11 @@ class Console:
         html = self._templates.get_template(template).render(common | values)
         headers = HEADERS | WITH_SCRIPT if template in _SCRIPTED else HEADERS
         return Response(html, status, headers, "text/html; charset=utf-8")
+
+
+def _of_volunteers(request: Request) -> bool:
+    """Say whether a page is for volunteers, who sign in by a door of their own."""
+    return f"{request.url.path}/".startswith(f"{PAGE}/")
 
 
 def status_of(error: StoiloError) -> int:

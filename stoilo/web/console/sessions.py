@@ -91,7 +91,7 @@ class Sessions:
 
         Raises ``STO-E068`` for an address that tries too often.
         """
-        self.count_try(address)
+        self.count_sign_in(address)
         return self.open(
             lambda connection, now: tokens.open_session(connection, secret.strip(), now)
         )
@@ -107,11 +107,6 @@ class Sessions:
                 self._used.popitem(last=False)
         return token
 
-    def count_try(self, address: str) -> None:
-        """Count one try to sign in; raises ``STO-E068`` when there are too many."""
-        if not self._addresses.allow_account_call(address):
-            raise _too_often()
-
     def find(self, request: Request) -> Visitor:
         """Return who asks, or raise ``STO-R001``; ``STO-E068`` when too often."""
         token = request.cookies.get(self.cookie, "")
@@ -126,7 +121,7 @@ class Sessions:
             raise DeniedError("STO-R001", "you are not signed in, or no longer")
         with self._store.read() as connection:
             owner = tokens.find_owner(connection, token, self._clock())
-        _bound(self._pages, str(owner.account_id))
+        self.count_page(owner)
         return Visitor(owner, token, now - since <= FRESH_S)
 
     def sign_out(self, visitor: Visitor) -> None:
@@ -189,6 +184,15 @@ class Sessions:
                 hint="open its page again",
             )
         return fields
+
+    def count_sign_in(self, address: str) -> None:
+        """Count one try of an address; raises ``STO-E068`` when there are too many."""
+        if not self._addresses.allow_account_call(address):
+            raise _too_often()
+
+    def count_page(self, owner: Owner) -> None:
+        """Count one page of an account; raises ``STO-E068`` when there are too many."""
+        _bound(self._pages, str(owner.account_id))
 
     def count_form(self, owner: Owner) -> None:
         """Count one form of an account; raises ``STO-E068`` when there are too many."""

@@ -20,8 +20,16 @@ LINKS: Final = (
     ("/console/traffic", "Traffic"),
     ("/console/accounts", "Accounts"),
     ("/console/settings", "Settings"),
+    ("/console/reviews", "Reviews"),
+    ("/console/volunteer", "Your computers"),
 )
-OF_OPERATORS: Final = frozenset(path for path, _ in LINKS[3:])
+OF_OPERATORS: Final = frozenset(path for path, _ in LINKS[3:8])
+# Of roles whose pages are others than a researcher's; the first is where they begin
+OF_ROLES: Final = {
+    "reviewer": ("/console/reviews", "/console/account"),
+    "volunteer": ("/console/volunteer",),
+}
+_OF_NO_TASKS: Final = frozenset(paths[0] for paths in OF_ROLES.values())
 STATES: Final = {
     "admitting": "being admitted",
     "waiting_review": "waits for a review",
@@ -77,6 +85,22 @@ SECTIONS: Final = (
     ("Log", ("stoilo_log",)),
     ("Server and disk", ("stoilo_disk", "stoilo_resident", "stoilo_cpu", "stoilo_open")),
 )  # fmt: skip
+
+
+def links_of(role: str) -> list[tuple[str, str]]:
+    """Return the pages that are open to a role, each with its name."""
+    hidden = _OF_NO_TASKS if role == "operator" else _OF_NO_TASKS | OF_OPERATORS
+    own = OF_ROLES.get(role)
+    return [
+        (path, name)
+        for path, name in LINKS
+        if (path in own if own else path not in hidden)
+    ]
+
+
+def home_of(role: str) -> str:
+    """Return where a role's pages begin."""
+    return OF_ROLES.get(role, ("/console/",))[0]
 
 
 def section_of(metric: str) -> str:

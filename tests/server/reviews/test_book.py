@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,7 +13,6 @@ from stoilo.audit.format.facts import Record, ReviewRecord, WorkunitRecord
 from stoilo.audit.format.proof import parse_leaf
 from stoilo.audit.format.records import parse_record, task_commitment
 from stoilo.audit.log.side import ObjectKind
-from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import (
     DeniedError,
@@ -24,100 +22,22 @@ from stoilo.core.errors import (
     UsageError,
 )
 from stoilo.core.signatures import PrivateKey
-from stoilo.core.statement import parse_statement
 from stoilo.core.types import RunLimits, TaskState
 from stoilo.executor.verifier.statements import (
     ANY_ARGUMENTS,
     MAX_REVIEW_BYTES,
-    Review,
-    digest_arguments,
-    sign_review,
 )
 from stoilo.executor.verifier.targets import Reviewer
-from stoilo.policies.policy import LevelRule, Policy, default_policy
-from stoilo.policies.policy import Review as ReviewRule
 from stoilo.server.admission import tokens
 from stoilo.server.db import rows
-from stoilo.server.db.records import Owner
 from stoilo.server.log.public_records import submitter_commitment
 from stoilo.server.reviews.book import WAIT_S
-
-DAY_S = 86_400
-NO_REVIEW = default_policy()
-POLICY = msgspec.structs.replace(
-    NO_REVIEW,
-    levels={"pure": LevelRule(("researcher",), ReviewRule.MANUAL)},
-    digest="1" * 64,
-)
+from tests.support.reviews import DAY_S, NO_REVIEW, Desk, make_desk
 
 
-@dataclass
-class Desk:
-    """A bench under a policy that wants reviews, and two reviewers."""
-
-    bench: object
-    keys: list[PrivateKey]
-    named: list[Reviewer] = field(default_factory=list)
-
-    def owner(self, name: str, role: tokens.Role = tokens.Role.REVIEWER) -> Owner:
-        with self.bench.store.write() as connection:
-            now = self.bench.clock()
-            token = tokens.issue_token(connection, name, role, now)
-            return tokens.find_owner(connection, token, now)
-
-    def submit(self, key: str = "k1", x: int = 1, **fields: object) -> str:
-        fields = {"arguments": encode({"x": x})} | fields
-        task_id = asyncio.run(self.bench.submit(key, **fields))
-        self.run()
-        return task_id
-
-    def run(self) -> None:
-        self.bench.server.pipeline.run_once()
-
-    def task(self, task_id: str):
-        with self.bench.store.read() as connection:
-            return rows.find_task(connection, task_id)
-
-    def state(self, task_id: str) -> str:
-        return str(self.bench.poll(task_id).state)
-
-    def sign(self, task_id: str, *, by: int = 0, **changes: object) -> bytes:
-        spec = self.task(task_id).spec
-        fields: dict[str, object] = {
-            "task_module": spec.task_module,
-            "validator_module": spec.validator_module,
-            "level": spec.level,
-            "flavor": spec.flavor,
-            "limits": spec.limits,
-            "arguments": digest_arguments(spec.arguments, spec.blobs),
-            "not_after": self.bench.clock() + 30 * DAY_S,
-        }
-        return sign_review(Review(**(fields | changes)), self.keys[by]).encode()
-
-    def hand_in(self, task_id: str, text: bytes | None = None, **changes) -> int:
-        who = self.owner(str(changes.pop("who", "ann")))
-        text = self.sign(task_id, **changes) if text is None else text
-        released = self.bench.server.review_desk.submit(who, task_id, text)
-        self.run()
-        return released
-
-    def statement(self, task_id: str, number: int = 1):
-        return parse_statement(self.bench.statement(task_id, number))
-
-
-@pytest.fixture
-def make_desk(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., Desk]:
-    make_bench = request.getfixturevalue("bench_maker")
-
-    def make(policy: Policy = POLICY) -> Desk:
-        keys = [PrivateKey.generate(), PrivateKey.generate()]
-        named = [
-            Reviewer(key.public, name) for key, name in zip(keys, "ab", strict=True)
-        ]
-        bench = make_bench(tmp_path, policy=policy, reviewers=lambda: tuple(named))
-        return Desk(bench, keys, named)
-
-    return make
+@pytest.fixture(name="make_desk")
+def desk_maker(tmp_path: Path) -> Callable[..., Desk]:
+    return partial(make_desk, tmp_path)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections import Counter
 from dataclasses import dataclass, field
@@ -10,16 +11,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from stoilo.core.boinc.messages import HostInfo, SchedulerRequest
 from stoilo.core.codec.skeleton import encode
+from stoilo.core.types import Redundancy
+from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.web.pages import load_assets
 from tests.support.console import ConsoleBench, Visitor, run
 from tests.support.contrast import CONTRAST
+from tests.support.engine import make_spec
 from tests.support.server import make_result
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.support.serverbench import Bench
+    from tests.support.reviews import Desk
 
 PAGES = (
     "sign-in",
@@ -39,11 +44,21 @@ PAGES = (
     "traffic?tree=version+2",
     "accounts",
     "settings",
+    "reviews",
+    "review/WAITS",
+    "review/SIGNED",
+    "volunteer",
+    "volunteer/sign-in",
 )
 NAMED = frozenset(
     {"a", "button", "summary", "th", "caption", "h1", "h2", "h3", "option"}
 )
 EMPTY = frozenset({"meta", "link", "input", "br"})
+SOURCES = {
+    "SIGNED": b"def task(kwargs):\n    return kwargs['x'] + 1\n",
+    "WAITS": b"def task(kwargs):\n    " + b"# a long line " * 20 + b"\n    return 2\n",
+}
+PAIR = Redundancy(min_quorum=2, target_results=2, max_total=4)
 ASSETS = load_assets()
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
@@ -167,8 +182,9 @@ def _tables(page: Document) -> list[str]:
     )
 
 
-def fill(bench: Bench) -> dict[str, str]:
+def fill(desk: Desk) -> dict[str, str]:
     """Make a task of every kind; returns their ids by their words in `PAGES`."""
+    bench = desk.bench
     frames: dict[str, object] = {
         "DONE": {"status": "ok", "value": encode({"a": [1.5] * 40})},
         "FAILED": {"status": "user_error", "error_type": "E", "error_text": "x" * 300},
@@ -184,17 +200,46 @@ def fill(bench: Bench) -> dict[str, str]:
                 for n in (0, 1)
             ]
             bench.engine.deliver(workunit, files)
+    for name, source in SOURCES.items():
+        made[name] = desk.submit(name, task_module=source, level="numeric")
+        if name == "SIGNED":
+            desk.hand_in(made[name])
     return made
 
 
 @pytest.fixture(scope="module")
-def tasks(shared: ConsoleBench) -> dict[str, str]:
-    return fill(shared.bench)
+def tasks(desk: Desk) -> dict[str, str]:
+    return fill(desk)
 
 
 @pytest.fixture(scope="module")
 def visitor(shared: ConsoleBench) -> Visitor:
     return shared.visitor("ada", "operator")
+
+
+@pytest.fixture(scope="module")
+def visitors(shared: ConsoleBench, visitor: Visitor) -> dict[str, Visitor]:
+    """Return a visitor by the word that the pages of his kind begin with."""
+    engine = EmbeddedEngine(shared.bench.directory / "engine", clock=shared.bench.clock)
+    with contextlib.closing(engine):
+        account = engine.accounts.ensure("vera@example.org", shared.bench.clock())
+        engine.create_workunits([make_spec(f"{'a' * 32}_1", redundancy=PAIR)])
+        request = SchedulerRequest(
+            account.weak_key, 0, 1, "c" * 32,
+            ncpus=1, own_program=True, cpu_req_instances=1.0,
+            host=HostInfo("a-computer-with-a-name-that-is-long" * 3),
+        )  # fmt: skip
+        engine.scheduler.handle(request, shared.url, shared.bench.clock())
+    return {
+        "review": shared.reviewer(),
+        "volunteer": shared.volunteer(),
+        "volunteer/sign-in": shared.nobody(),
+        "": visitor,
+    }
+
+
+def who(visitors: dict[str, Visitor], page: str) -> Visitor:
+    return visitors[max((one for one in visitors if page.startswith(one)), key=len)]
 
 
 def place(tasks: dict[str, str], page: str) -> str:
@@ -205,9 +250,10 @@ def place(tasks: dict[str, str], page: str) -> str:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_page_can_be_read_and_used_without_seeing_it(
-    visitor: Visitor, tasks: dict[str, str], page: str
+    visitors: dict[str, Visitor], tasks: dict[str, str], page: str
 ) -> None:
-    assert find_faults(visitor.ask(place(tasks, page)).text) == []
+    answer = who(visitors, page).ask(place(tasks, page))
+    assert find_faults(answer.text) == []
 
 
 @pytest.mark.parametrize(
@@ -236,25 +282,34 @@ def test_check_finds_what_is_wrong(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_has_enough_contrast_and_fits_a_phone(
-    visitor: Visitor,
+    visitors: dict[str, Visitor],
     tasks: dict[str, str],
     open_page: Callable[..., object],
     scheme: str,
 ) -> None:
-    watched = open_page(width=390, scheme=scheme)
-    jar = [
-        {"name": n, "value": v, "url": visitor.url} for n, v in visitor.cookies.items()
-    ]
-    watched.page.context.add_cookies(jar)
-    status = watched.goto(f"{visitor.url}audit/static/{ASSETS['audit.css'].name}")
+    watched, url = open_page(width=390, scheme=scheme), visitors[""].url
+    status = watched.goto(f"{url}audit/static/{ASSETS['audit.css'].name}")
     assert status == 200  # else all would be as the browser likes
     for page in PAGES:
-        watched.goto(visitor.url + place(tasks, page)[1:])
+        put_on(watched, who(visitors, page))
+        watched.goto(url + place(tasks, page)[1:])
         ratios = watched.page.evaluate(CONTRAST)
         assert ratios[0][0] >= 4.5, (page, ratios[0])
         assert watched.page.evaluate(WIDE) == 0, page
     # A status that is no success is told by the browser itself; nothing else is.
     assert all("Failed to load resource" in one for one in watched.complaints)
+
+
+def put_on(watched: object, visitor: Visitor) -> None:
+    """Let a browser be a certain visitor."""
+    context = watched.page.context
+    context.clear_cookies()
+    context.add_cookies(
+        [
+            {"name": n, "value": v, "url": visitor.url}
+            for n, v in visitor.cookies.items()
+        ]
+    )
 
 
 FOCUSED = """() => {
@@ -266,18 +321,18 @@ FOCUSED = """() => {
 }"""
 
 
-@pytest.mark.parametrize("page", ["", "task/DONE", "project", "traffic", "sign-in"])
+@pytest.mark.parametrize(
+    "page",
+    ["", "task/DONE", "project", "traffic", "sign-in", "review/WAITS", "volunteer"],
+)
 def test_keyboard_alone_reaches_everything_and_shows_where_it_is(
-    visitor: Visitor,
+    visitors: dict[str, Visitor],
     tasks: dict[str, str],
     open_page: Callable[..., object],
     page: str,
 ) -> None:
-    watched = open_page(width=390)
-    jar = [
-        {"name": n, "value": v, "url": visitor.url} for n, v in visitor.cookies.items()
-    ]
-    watched.page.context.add_cookies(jar)
+    watched, visitor = open_page(width=390), who(visitors, page)
+    put_on(watched, visitor)
     watched.goto(visitor.url + place(tasks, page)[1:])
     _, total, _ = watched.page.evaluate(FOCUSED)
     seen = []

@@ -45,14 +45,26 @@ ROUTES = [
     ("/console/account/passkey", "POST"),
     ("/console/account/token", "POST"),
     ("/console/account/remove", "POST"),
+    ("/console/reviews", "GET"),
+    ("/console/review/{task_id}", "GET"),
+    ("/console/review/{task_id}/folder.zip", "GET"),
+    ("/console/volunteer", "GET"),
+    ("/console/volunteer/leave", "POST"),
+    ("/console/volunteer/delete", "POST"),
+    ("/console/volunteer/sign-out", "POST"),
     ("/console/sign-out", "POST"),
 ]
 SCRIPTED = "/console/account"  # one file of ours; so has the sign-in page
 
-OWNED = [one for one in ROUTES if "{task_id}" in one[0]]
-OF_OPERATORS = [(path, how) for path, how in ROUTES[7:12]]
+OWNED = [one for one in ROUTES if one[0].startswith("/console/task/")]
+OF_OPERATORS = ROUTES[7:12]
+OF_REVIEWERS = ROUTES[16:19]
+OF_VOLUNTEERS = ROUTES[19:23]
 ROLES = {path: "researcher" for path, _ in ROUTES}
 ROLES |= {path: "operator" for path, _ in OF_OPERATORS}
+ROLES |= {path: "reviewer" for path, _ in OF_REVIEWERS}
+ROLES |= {path: "volunteer" for path, _ in OF_VOLUNTEERS}
+KINDS = sorted(set(ROLES.values()))
 FORMS_OF = [path for path, how in ROUTES if how == "POST"]
 # Beside a stamp these want what `test_passkeys` and `test_account` make
 OWN_FIELDS = {
@@ -70,33 +82,45 @@ class Stage:
     name: str  # of the account
     done: str
     open: str
+    waits: str  # for a review
 
     def owner(self, role: str = "researcher") -> Visitor:
-        return self.served.visitor(self.name, role)
+        return self.visitor(self.name, role)
 
     def other(self, role: str = "researcher") -> Visitor:
-        return self.served.visitor(f"eve of {self.name}", role)
+        return self.visitor(f"eve-of-{self.name}", role)
+
+    def visitor(self, name: str, role: str) -> Visitor:
+        if role == "volunteer":
+            return self.served.volunteer(f"{name}@example.org")
+        if role == "reviewer":
+            return self.served.reviewer(f"{name} who reviews")
+        return self.served.visitor(name, role)
 
     def rows(self) -> list[object]:
-        """Return all that a page could change of tasks."""
+        """Return all that a page could change of tasks and volunteers."""
+        roster = self.served.console.volunteers.roster
         with self.served.bench.store.read() as connection:
-            return [connection.execute(select(one)).all() for one in TABLES]
+            tasks = [connection.execute(select(one)).all() for one in TABLES]
+        return [*tasks, *roster.list_accounts()]
 
     def path(self, path: str) -> str:
         task = self.open if path.endswith("cancel") else self.done
+        task = self.waits if "/review/" in path else task
         return path.format(task_id=task, name="value.json")
 
     def fetch(self, visitor: Visitor, path: str, method: str) -> Answer:
         """Ask for a route as a browser would, with a good form where it takes one."""
         if method == "GET":
             return visitor.ask(self.path(path))
-        return visitor.post(self.path(path), self.form(visitor))
+        return visitor.post(self.path(path), self.form(visitor, path))
 
-    def form(self, visitor: Visitor) -> dict[str, str]:
+    def form(self, visitor: Visitor, path: str = "") -> dict[str, str]:
         """Return the fields of any of the visitor's own forms; nobody's are made up."""
-        found = visitor.ask("/console/").forms()
-        fields = found.get("/console/sign-out") or {"form": "0" * 64}
-        return fields | {"key": KEY}
+        found = visitor.ask(visitor.home).forms().items()
+        fields = dict(next((f for to, f in found if to.endswith("sign-out")), ()))
+        sure = f"{self.name}@example.org" if path.endswith("delete") else "1"
+        return {"form": "0" * 64} | fields | {"key": KEY, "sure": sure}
 
 
 @pytest.fixture
@@ -111,7 +135,9 @@ def stage(shared: ConsoleBench, request: pytest.FixtureRequest) -> Stage:
     files = [make_result(f"{name}_{n}", statement, frame) for n in (0, 1)]
     bench.engine.deliver(name, files)
     opened, _ = run(bench.issued("open", **fields))
-    return Stage(shared, account, name[:-2], opened[:-2])
+    waits = run(bench.submit("waits", level="numeric", **fields))
+    bench.server.pipeline.run_once()
+    return Stage(shared, account, name[:-2], opened[:-2], waits)
 
 
 def test_table_of_this_test_is_the_console_s(shared: ConsoleBench) -> None:
@@ -121,9 +147,11 @@ def test_table_of_this_test_is_the_console_s(shared: ConsoleBench) -> None:
         ("/console/sign-in", {"GET", "HEAD"}),
         ("/console/sign-in", {"POST"}),
         ("/console/sign-in/passkey", {"POST"}),
+        ("/console/volunteer/sign-in", {"POST"}),
+        ("/console/volunteer/sign-in", {"GET", "HEAD"}),
     ]
     found = [(one.path, one.methods) for one in shared.console.routes()]
-    assert (found[:3], len(found) - 3) == (signing, len(ROUTES))
+    assert (found[:5], len(found) - 5) == (signing, len(ROUTES))
 
 
 def good_status(path: str, method: str = "POST") -> int:
@@ -167,7 +195,7 @@ def test_task_of_another_and_none_at_all_are_told_the_same(
 ) -> None:
     other = stage.other()
     theirs = stage.fetch(other, path, method)
-    nowhere = Stage(stage.served, "", "0" * 32, "0" * 32)
+    nowhere = Stage(stage.served, "", *["0" * 32] * 3)
     assert nowhere.fetch(other, path, method).words == theirs.words
 
 
@@ -185,6 +213,38 @@ def test_researcher_sees_no_page_of_operators(
     answer = stage.fetch(stage.owner(), path, method)
     assert (answer.status, "STO-R002" in answer.words) == (403, True)
     assert path not in answer.text  # nor a link to one
+
+
+def is_closed(answer: Answer, path: str, role: str) -> bool:
+    """Say whether a page was kept from somebody of a role that it is not for."""
+    if "volunteer" in (role, ROLES[path]):
+        return (answer.status, "sign in" in answer.words.lower()) == (401, True)
+    if path == "/console/":
+        return answer.headers["location"] == "/console/reviews"
+    return (answer.status, "STO-R002" in answer.words) == (403, True)
+
+
+@pytest.mark.parametrize("role", KINDS)
+def test_pages_of_another_kind_are_closed(stage: Stage, role: str) -> None:
+    before, visitor = stage.rows(), stage.owner(role)
+    open_to = {role, "researcher"} if role == "operator" else {role}
+    for path, method in ROUTES[:-1]:  # all but the sign-out of everybody
+        if ROLES[path] in open_to:
+            continue
+        answer = stage.fetch(visitor, path, method)
+        assert is_closed(answer, path, role), (path, answer.words)
+        assert SECRET not in answer.text
+    after = stage.rows()
+    assert after[: len(before)] == before  # a volunteer's account may be new
+
+
+@pytest.mark.parametrize("path", [path for path, _ in OF_REVIEWERS[1:]])
+def test_reviewer_finds_no_task_that_needs_no_review(stage: Stage, path: str) -> None:
+    reviewer = stage.owner("reviewer")
+    for task in (stage.done, stage.open, "0" * 32):
+        answer = reviewer.ask(path.format(task_id=task))
+        assert (answer.status, "STO-R027" in answer.words) == (404, True)
+        assert (SECRET in answer.text, task in answer.text) == (False, False)
 
 
 @pytest.mark.parametrize(("path", "method"), ROUTES)
@@ -205,7 +265,8 @@ def test_every_answer_is_strict_and_not_kept(
 def test_page_has_no_script_and_no_inline_style(
     stage: Stage, path: str, method: str
 ) -> None:
-    text = stage.fetch(stage.owner(ROLES[path]), path, method).text
+    body = stage.fetch(stage.owner(ROLES[path]), path, method).body
+    text = body.decode("latin-1")  # files to download are no text
     if path == SCRIPTED:
         text = FILE.sub("", text, count=1)
     assert not re.search(r"<script|\sstyle=|\son[a-z]+=\"|http-equiv", text)
@@ -250,7 +311,7 @@ FROM: dict[str, tuple[dict[str, str], Bad]] = {
 
 def check_refused(visitor: Visitor, answer: Answer, bad: Bad) -> None:
     assert (answer.status, bad[1] in answer.words) == (bad[0], True), answer.words
-    assert visitor.ask("/console/").status == 200  # still signed in
+    assert visitor.ask(visitor.home).status == 200  # still signed in
 
 
 @pytest.mark.parametrize("what", BODIES)
@@ -258,8 +319,8 @@ def check_refused(visitor: Visitor, answer: Answer, bad: Bad) -> None:
 def test_bad_form_is_refused_and_changes_nothing(
     stage: Stage, path: str, what: str
 ) -> None:
-    visitor, (make, bad) = stage.owner(), BODIES[what]
-    before, form = stage.rows(), stage.form(visitor)
+    visitor, (make, bad) = stage.owner(ROLES[path]), BODIES[what]
+    before, form = stage.rows(), stage.form(visitor, path)
     answer = visitor.post(stage.path(path), make(form))
     check_refused(visitor, answer, bad)
     assert stage.rows() == before
@@ -269,8 +330,8 @@ def test_bad_form_is_refused_and_changes_nothing(
 @pytest.mark.parametrize("where", FROM)
 @pytest.mark.parametrize("path", FORMS_OF)
 def test_form_of_another_site_is_refused(stage: Stage, path: str, where: str) -> None:
-    visitor, (headers, bad) = stage.owner(), FROM[where]
-    before, form = stage.rows(), stage.form(visitor)
+    visitor, (headers, bad) = stage.owner(ROLES[path]), FROM[where]
+    before, form = stage.rows(), stage.form(visitor, path)
     answer = visitor.post(stage.path(path), form, **headers)
     check_refused(visitor, answer, bad)
     assert stage.rows() == before
@@ -281,8 +342,8 @@ def test_form_of_another_site_is_refused(stage: Stage, path: str, where: str) ->
 
 @pytest.mark.parametrize("path", FORMS_OF)
 def test_form_without_an_origin_is_refused(stage: Stage, path: str) -> None:
-    visitor = stage.owner()
-    before, body = stage.rows(), _encoded(stage.form(visitor))
+    visitor = stage.owner(ROLES[path])
+    before, body = stage.rows(), _encoded(stage.form(visitor, path))
     kind = "application/x-www-form-urlencoded"
     answer = visitor.ask(stage.path(path), "POST", body, content_type=kind)
     check_refused(visitor, answer, (403, "STO-E016"))
@@ -291,9 +352,9 @@ def test_form_without_an_origin_is_refused(stage: Stage, path: str) -> None:
 
 @pytest.mark.parametrize("path", FORMS_OF)
 def test_form_of_another_session_is_refused(stage: Stage, path: str) -> None:
-    visitor, other = stage.owner(), stage.owner()
+    visitor, other = stage.owner(ROLES[path]), stage.owner(ROLES[path])
     before = stage.rows()
-    answer = visitor.post(stage.path(path), stage.form(other))
+    answer = visitor.post(stage.path(path), stage.form(other, path))
     check_refused(visitor, answer, (403, "STO-E016"))
     assert stage.rows() == before
 

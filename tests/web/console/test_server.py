@@ -6,7 +6,6 @@ the widths of a phone and of a screen, into STOILO_SCREENSHOTS where that names 
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +16,7 @@ import pytest
 from stoilo.core.codec.skeleton import decode
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.served import run_stoilo
-from tests.support.contrast import CONTRAST
+from tests.support.contrast import photograph
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,8 +51,6 @@ async def main(path, label, copies):
 
 asyncio.run(main(*sys.argv[1:3], int(sys.argv[3])))
 '''
-WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-VIEWS = [(scheme, width) for scheme in ("light", "dark") for width in (390, 1280)]
 
 
 @pytest.fixture(scope="module")
@@ -94,18 +91,6 @@ def sign_in(browser: Any, deployed: Deployment) -> Iterator[Callable[..., Any]]:
     yield go
     for context in contexts:
         context.close()
-
-
-def photograph(page: Any, name: str, folder: Path) -> None:
-    """Keep a page as it looks in every view; each fits and can be read."""
-    place = Path(os.environ.get("STOILO_SCREENSHOTS", folder))
-    for scheme, width in VIEWS:
-        page.emulate_media(color_scheme=scheme)
-        page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate(WIDE) == 0, (name, width)
-        assert page.evaluate(CONTRAST)[0][0] >= 4.5, (name, scheme)
-        file = place / f"{name}-{scheme}-{width}.png"
-        page.screenshot(path=str(file), full_page=True)
 
 
 def test_researcher_s_day(

@@ -55,13 +55,24 @@ def test_own_token_of_a_researcher_opens_a_session_and_stays(
         assert served.nobody().sign_in(served.bench.token).ask(TASKS).status == 200
 
 
-@pytest.mark.parametrize("role", ["reviewer", "volunteer", "auditor"])
+@pytest.mark.parametrize("role", ["volunteer", "auditor"])
 def test_token_of_another_role_opens_none(served: ConsoleBench, role: str) -> None:
     with served.bench.store.write() as connection:
         now = served.bench.clock()
         token = tokens.issue_token(connection, "eve", tokens.Role(role), now)
     answer = served.nobody().press(f"/console/sign-in?link={token}", "/console/sign-in")
     assert answer.status == 401
+
+
+def test_reviewer_s_session_reads_and_decides_nothing(served: ConsoleBench) -> None:
+    visitor, bench = served.reviewer(), served.bench
+    token = visitor.cookies[served.console.sessions.cookie]
+    with bench.store.read() as connection:
+        owner = tokens.find_owner(connection, token, bench.clock())
+    tokens.check_reviewer(owner, "GetReview")  # control
+    for call in ("SubmitReview", "RefuseTask"):
+        with pytest.raises(DeniedError, match="STO-R002"):
+            tokens.check_reviewer(owner, call)
 
 
 @pytest.mark.parametrize("secret", ["", "sto_x", "é" * 40, "x" * 300])

@@ -20,7 +20,7 @@ import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import insert, or_, select, update
+from sqlalchemy import func, insert, or_, select, update
 
 from stoilo.core.digests import Domain, domain_digest
 from stoilo.core.errors import DeniedError, InternalError, UsageError
@@ -49,6 +49,8 @@ SECRET_BYTES = 32
 KEY_CHARS = 32
 _EMAIL = re.compile(r"[A-Za-z0-9._%+-]{1,64}@[A-Za-z0-9.-]{1,185}")
 _MAX_EMAIL = 254
+# In place of the address of an account that was erased (`leaving`): no address begins so
+ERASED = "erased:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,10 @@ class Accounts:
             connection.execute(update(schema.users).where(which).values(keys | more))
             return self._account(connection, which)
 
+    def grave_of(self, address: str) -> str:
+        """Return what stands for the address of an account that was erased."""
+        return f"{ERASED}{self.stamp('erased account', address)}"
+
     def stamp(self, purpose: str, text: str) -> str:
         """Return a MAC over `text` that nobody else can make, 64 hex digits."""
         message = f"{purpose}\0{text}".encode()
@@ -243,7 +249,11 @@ class Accounts:
         max_level: str = "pure",
         **more: str,
     ) -> None:
-        values = self._hashes(address, 0) | more
+        # Keys of an account of this address that was erased must not come again.
+        number, grave = schema.users.c.key_number, self.grave_of(address)
+        mine = schema.users.c.email.startswith(f"{grave}.", autoescape=True)
+        last = connection.scalar(select(func.max(number)).where(mine))
+        values = self._hashes(address, last or 0) | more
         connection.execute(
             insert(schema.users).values(
                 email=address,

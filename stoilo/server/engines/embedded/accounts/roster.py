@@ -12,13 +12,23 @@ import msgspec
 from sqlalchemy import func, select, update
 
 from stoilo.core.errors import UsageError
-from stoilo.server.engines.embedded.accounts.accounts import Accounts, load_secret
+from stoilo.server.engines.embedded.accounts.accounts import (
+    ERASED,
+    Accounts,
+    load_secret,
+)
 from stoilo.server.engines.embedded.accounts.host_trust import (
     ban,
     find_user,
     lift_ban,
     trust_account,
     void_results,
+)
+from stoilo.server.engines.embedded.accounts.leaving import (
+    HostRun,
+    erase,
+    runs_of,
+    set_left,
 )
 from stoilo.server.engines.embedded.accounts.preferences import (
     ProjectPreferences,
@@ -52,6 +62,7 @@ class KnownAccount:
     created_at: int
     total_credit: float
     verified: bool
+    left_at: int = 0  # 0: it takes part
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +82,9 @@ class KnownHost:
     created_at: int
     seen_at: int
     total_credit: float
+    max_level: str = ""  # what it asked not to be sent more than, empty: nothing
+    require_review: bool = False
+    require_public_source: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +112,8 @@ class Roster:
         self._database = database
         self.accounts = accounts
 
-    def list_accounts(self) -> tuple[KnownAccount, ...]:
-        """Return every account, oldest first."""
+    def list_accounts(self, *, user_id: int = 0) -> tuple[KnownAccount, ...]:
+        """Return every account that was not erased, or a certain one, oldest first."""
         users, hosts = schema.users, schema.hosts
         count = select(func.count()).where(hosts.c.user_id == users.c.id)
         query = select(
@@ -108,7 +122,10 @@ class Roster:
             (users.c.banned_at > 0).label("banned"),
             (users.c.password_hash == "").label("verified"),
             count.scalar_subquery().label("hosts"),
-        ).order_by(users.c.id)
+        ).where(~users.c.email.startswith(ERASED))
+        if user_id:
+            query = query.where(users.c.id == user_id)
+        query = query.order_by(users.c.id)
         with self._database.read() as connection:
             rows = connection.execute(query).all()
         return tuple(_record(row, KnownAccount) for row in rows)
@@ -131,6 +148,23 @@ class Roster:
         with self._database.read() as connection:
             rows = connection.execute(query).all()
         return tuple(_record(row, KnownHost) for row in rows)
+
+    def list_runs(self, user_id: int, most: int, skip: int) -> tuple[HostRun, ...]:
+        """Return copies that an account's computers had, the newest first."""
+        with self._database.read() as connection:
+            rows = connection.execute(runs_of(user_id, most, skip)).all()
+        return tuple(_record(row, HostRun) for row in rows)
+
+    def leave(self, user_id: int, now: int, *, back: bool = False) -> None:
+        """Let an account's computers get no more work, or work again."""
+        with self._database.write() as connection:
+            set_left(connection, user_id, 0 if back else now)
+
+    def erase(self, user_id: int, now: int) -> None:
+        """Take a person out of an account; its keys open nothing from now on."""
+        grave = self.accounts.grave_of(self.accounts.open_by_id(user_id).email)
+        with self._database.write() as connection:
+            erase(connection, user_id, grave, now)
 
     def load(self, user_id: int) -> ProjectPreferences:
         """Return what a volunteer chose and is called."""

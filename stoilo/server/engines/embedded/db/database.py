@@ -129,7 +129,7 @@ def _fail(group: Sequence[_Entry], error: Exception) -> None:
         entry.error, entry.done = error, True
 
 
-ENGINE = Branch("engine", "engine_version", metadata, "engine0002")
+ENGINE = Branch("engine", "engine_version", metadata, "engine0003")
 
 
 class NeedsWritingError(Exception):

@@ -57,6 +57,8 @@ users = Table(
     # work turned away since its last valid result
     Column("turned_away", Integer, nullable=False, default=0),
     Column("paused_until", BigInteger, nullable=False, default=0),
+    # when it left the project, 0: it takes part
+    Column("left_at", BigInteger, nullable=False, server_default="0"),
     # what its volunteer chose; words each between two commas
     Column("max_level", String(APP_CHARS), nullable=False),
     Column("levels", String(64), nullable=False),

@@ -15,6 +15,7 @@ from sqlalchemy import String, and_, bindparam, or_, select
 
 from stoilo.core.boinc.messages import SchedulerReply, UserInfo
 from stoilo.server.engines.embedded.accounts.accounts import key_digest
+from stoilo.server.engines.embedded.accounts.leaving import nothing_for_who_left
 from stoilo.server.engines.embedded.accounts.preferences import (
     narrow_wishes,
     preferences_of,
@@ -179,6 +180,9 @@ def receive(visitor: Visitor, host: Host, request: SchedulerRequest, now: int) -
     request = replace(request, wishes=narrow_wishes(request.wishes, visitor.chosen))
     if not wants_work(request):
         return Guest(visitor, apps, host, request, Allowance((), 0), now)
+    left = nothing_for_who_left(visitor.row.left_at)
+    if left is not None:
+        return Guest(visitor, (), host, request, left, now)
     allowance = allowed_today(host.quotas, apps, request.ncpus, now)
     pause = pause_of(visitor.row.paused_until, now)
     if pause is not None:

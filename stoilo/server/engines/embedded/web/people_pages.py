@@ -93,7 +93,8 @@ def render_front(project: str, url: str, front: Front, pages: str = "") -> str:
         for words, number in front.figures().items()
     )
     log = (
-        f' · <a href="{escape(pages)}">The audit log</a>: all that ever ran'
+        f' · <a href="{escape(pages)}">The audit log</a>: all that ever ran · '
+        '<a href="console/volunteer">What ran on your computers</a>'
         if pages
         else ""
     )

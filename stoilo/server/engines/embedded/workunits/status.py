@@ -77,6 +77,7 @@ def _count_attached(connection: Connection, workunit: AnyRow, since: int) -> int
         .join(users, users.c.id == hosts.c.user_id)
         .where(
             hosts.c.seen_at >= since,
+            users.c.left_at == 0,
             holds(users.c.levels, workunit.app),
             would_take(workunit),
         )
