@@ -1,4 +1,4 @@
-"""Landmarks, headings, names of fields: by the HTML; contrast and width: in a real Chromium."""
+"""Landmarks, headings, names of fields: by the HTML; contrast, width, axe: in a real Chromium."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from stoilo.core.codec.skeleton import encode
 from stoilo.web.pages import load_assets
+from tests.support.axe import find_grave
 from tests.support.console import ConsoleBench, Visitor, run
 from tests.support.contrast import CONTRAST
 from tests.support.server import make_result
@@ -36,6 +37,10 @@ PAGES = (
     "accounts",
     "settings",
 )
+SAVED = {  # what a browser saves and never shows
+    "/console/task/{task_id}/source.py",
+    "/console/task/{task_id}/result/{name}",
+}
 NAMED = frozenset(
     {"a", "button", "summary", "th", "caption", "h1", "h2", "h3", "option"}
 )
@@ -199,6 +204,17 @@ def place(tasks: dict[str, str], page: str) -> str:
     return f"/console/{page}"
 
 
+def test_every_page_of_the_console_is_looked_at(shared: ConsoleBench) -> None:
+    places = [f"/console/{one.partition('?')[0]}" for one in PAGES]
+    unseen = {
+        route.path
+        for route in shared.console.routes()
+        if "GET" in (route.methods or ())
+        and not any(route.path_regex.match(place) for place in places)
+    }
+    assert unseen == SAVED
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_page_can_be_read_and_used_without_seeing_it(
     visitor: Visitor, tasks: dict[str, str], page: str
@@ -230,6 +246,35 @@ def test_check_finds_what_is_wrong(
     assert fault in find_faults(html.replace(old, new))
 
 
+def open_as(visitor: Visitor, open_page: Callable[..., Any], **view: Any) -> Any:
+    """Open a browser's page with the visitor's cookies."""
+    watched = open_page(**view)
+    jar = [
+        {"name": n, "value": v, "url": visitor.url} for n, v in visitor.cookies.items()
+    ]
+    watched.page.context.add_cookies(jar)
+    return watched
+
+
+# Both schemes and both widths here; all four together in test_server.py.
+@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280)])
+def test_axe_finds_nothing_grave(
+    visitor: Visitor,
+    tasks: dict[str, str],
+    open_page: Callable[..., Any],
+    scheme: str,
+    width: int,
+) -> None:
+    watched = open_as(visitor, open_page, width=width, scheme=scheme)
+    for page in PAGES:
+        status = watched.goto(visitor.url + place(tasks, page)[1:])
+        assert status == (404 if page == "task/nothing" else 200), page
+        assert find_grave(watched.page) == [], page
+    watched.goto(f"{visitor.url}console/")
+    watched.page.evaluate("document.querySelector('main label').remove()")
+    assert find_grave(watched.page)[0].startswith("select-name at ['#state']")  # control
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_has_enough_contrast_and_fits_a_phone(
     visitor: Visitor,
@@ -237,11 +282,7 @@ def test_every_text_has_enough_contrast_and_fits_a_phone(
     open_page: Callable[..., object],
     scheme: str,
 ) -> None:
-    watched = open_page(width=390, scheme=scheme)
-    jar = [
-        {"name": n, "value": v, "url": visitor.url} for n, v in visitor.cookies.items()
-    ]
-    watched.page.context.add_cookies(jar)
+    watched = open_as(visitor, open_page, width=390, scheme=scheme)
     status = watched.goto(f"{visitor.url}audit/static/{ASSETS['audit.css'].name}")
     assert status == 200  # else all would be as the browser likes
     for page in PAGES:
@@ -269,11 +310,7 @@ def test_keyboard_alone_reaches_everything_and_shows_where_it_is(
     open_page: Callable[..., object],
     page: str,
 ) -> None:
-    watched = open_page(width=390)
-    jar = [
-        {"name": n, "value": v, "url": visitor.url} for n, v in visitor.cookies.items()
-    ]
-    watched.page.context.add_cookies(jar)
+    watched = open_as(visitor, open_page, width=390)
     watched.goto(visitor.url + place(tasks, page)[1:])
     _, total, _ = watched.page.evaluate(FOCUSED)
     seen = []
