@@ -57,9 +57,7 @@ def test_page_renders_without_complaint_and_asks_nobody_else(open_page, site, pa
 def test_every_page_of_the_log_is_looked_at(archive, site):
     places = [f"/audit/{one.partition('?')[0]}" for one in PATHS]
     routes = audit_pages(PublicPlace(archive[0], site))
-    unseen = {
-        one.path for one in routes if not any(map(one.path_regex.match, places))
-    }
+    unseen = {one.path for one in routes if not any(map(one.path_regex.match, places))}
     assert unseen == SAVED
 
 

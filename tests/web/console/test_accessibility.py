@@ -1,4 +1,4 @@
-"""Landmarks, headings, names of fields: by the HTML; contrast, width, axe: in a real Chromium."""
+"""Landmarks, headings, names of fields by the HTML; contrast, width, axe in a real Chromium."""
 
 from __future__ import annotations
 
@@ -272,7 +272,9 @@ def test_axe_finds_nothing_grave(
         assert find_grave(watched.page) == [], page
     watched.goto(f"{visitor.url}console/")
     watched.page.evaluate("document.querySelector('main label').remove()")
-    assert find_grave(watched.page)[0].startswith("select-name at ['#state']")  # control
+    assert find_grave(watched.page)[0].startswith(
+        "select-name at ['#state']"
+    )  # control
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
