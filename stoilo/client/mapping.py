@@ -14,6 +14,7 @@ import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import islice
 from typing import Any, Generic
 
@@ -191,14 +192,24 @@ class MapRun(Generic[ResultT]):
         Raises:
             UsageError: ``STO-U002``: pandas is not installed.
         """
+        return await self._to_frame("pandas")
+
+    async def to_polars(self) -> Any:  # noqa: ANN401 - nor is polars
+        """Return `to_columns` as a ``polars.DataFrame``, items in order.
+
+        Raises:
+            UsageError: ``STO-U002``: polars is not installed.
+        """
+        return await self._to_frame("polars")
+
+    async def _to_frame(self, library: str) -> Any:  # noqa: ANN401 - the library's own
         try:
-            from pandas import DataFrame  # noqa: PLC0415 - theirs who want it
+            frames = import_module(library)
         except ModuleNotFoundError as error:
-            hint = "pip install pandas, or take to_columns()"
-            raise UsageError(
-                "STO-U002", "to_pandas() needs pandas", hint=hint
-            ) from error
-        return DataFrame(await self.to_columns())
+            said = f"to_{library}() needs {library}"
+            hint = f"pip install {library}, or take to_columns()"
+            raise UsageError("STO-U002", said, hint=hint) from error
+        return frames.DataFrame(await self.to_columns())
 
     def __len__(self) -> int:
         """Return how many items there are; progress bars ask."""
