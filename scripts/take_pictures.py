@@ -2,7 +2,8 @@
 
 A server with two volunteers is started in a temporary directory, a few tasks are run, and
 Chromium follows the links of the join page, of a researcher and of an operator; each page
-is taken once, in both schemes, as wide as a phone and as a screen (`make pictures`).
+is taken once, in both schemes, as wide as a phone and as a screen (`make pictures`). With
+``--docs`` the few that the documentation shows are made again from them.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
+from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import stoilo
@@ -28,6 +30,15 @@ from stoilo.testing.served import run_stoilo
 
 VIEWS = [(scheme, width) for scheme in ("light", "dark") for width in (390, 1280)]
 ONE_OF_MANY = re.compile(r"[0-9a-f]{12,}|\d+")
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "howto" / "pictures"
+SHOWN = {
+    "console-task-done-light-1280": "a-task.png",
+    "console-dark-390": "tasks-on-a-phone.png",
+    "console-project-light-1280": "the-project.png",
+}
+COLOURS = (
+    32  # of what the documentation shows: a page has few, and a repository keeps all
+)
 LINKS = "all => all.map(one => one.href)"
 PURPOSE = "Numbers that somebody needs, computed by people who can check what they run."
 
@@ -108,6 +119,7 @@ def take_all(browser: Browser, served: Deployment, folder: Path) -> None:
     for name, what, start in (
         ("local", "console", "console/"),
         ("olga", "operation", "console/project"),
+        ("", "", f"audit/task/{tasks['done']}"),
         ("", "", "console/sign-in"),
         ("", "", ""),  # at last: its figures are a minute old
     ):
@@ -137,9 +149,18 @@ def open_browser(playwright: Any) -> Browser:  # noqa: ANN401 - its own type is 
     return found
 
 
+def keep_shown(folder: Path) -> None:
+    """Put the tops of a few pictures, small, where the documentation shows them."""
+    DOCS.mkdir(exist_ok=True)
+    for name, file in SHOWN.items():
+        with Image.open(folder / f"{name}.png") as taken:
+            top = taken.convert("RGB").crop((0, 0, taken.width, 900))
+            top.quantize(COLOURS).save(DOCS / file, optimize=True)
+
+
 def main() -> None:
     """Take them all."""
-    folder = Path(sys.argv[1])
+    folder, docs = Path(sys.argv[1]), sys.argv[2:] == ["--docs"]
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["STOILO_SERVER_PURPOSE"] = PURPOSE
     with (
@@ -150,6 +171,8 @@ def main() -> None:
         with Deployment(Path(place) / "data", volunteers=2) as served:
             take_all(browser, served, folder)
         browser.close()
+    if docs:
+        keep_shown(folder)
 
 
 if __name__ == "__main__":
