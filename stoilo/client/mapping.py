@@ -14,7 +14,6 @@ import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Generator
 from dataclasses import dataclass, replace
-from importlib import import_module
 from itertools import islice
 from typing import Any, Generic
 
@@ -28,7 +27,13 @@ from stoilo.client.chunks import (
     computing_budget_s,
 )
 from stoilo.client.options import TaskOptions
-from stoilo.client.results import ResultT, TaskOutcome, TimedOut, as_columns
+from stoilo.client.results import (
+    ResultT,
+    TaskOutcome,
+    TimedOut,
+    as_columns,
+    load_frames,
+)
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.session import Session, at_the_caller
 from stoilo.client.status import progress_html, show_progress
@@ -187,28 +192,13 @@ class MapRun(Generic[ResultT]):
         return as_columns(await self.results())
 
     async def to_pandas(self) -> Any:  # noqa: ANN401 - pandas is not needed to import us
-        """Return `to_columns` as a ``pandas.DataFrame``, items in order.
-
-        Raises:
-            UsageError: ``STO-U002``: pandas is not installed.
-        """
-        return await self._to_frame("pandas")
+        """Return `to_columns` as a ``pandas.DataFrame``; raises ``STO-U002``."""
+        frames = load_frames("pandas")
+        return frames.DataFrame(await self.to_columns())
 
     async def to_polars(self) -> Any:  # noqa: ANN401 - nor is polars
-        """Return `to_columns` as a ``polars.DataFrame``, items in order.
-
-        Raises:
-            UsageError: ``STO-U002``: polars is not installed.
-        """
-        return await self._to_frame("polars")
-
-    async def _to_frame(self, library: str) -> Any:  # noqa: ANN401 - the library's own
-        try:
-            frames = import_module(library)
-        except ModuleNotFoundError as error:
-            said = f"to_{library}() needs {library}"
-            hint = f"pip install {library}, or take to_columns()"
-            raise UsageError("STO-U002", said, hint=hint) from error
+        """Return `to_columns` as a ``polars.DataFrame``; raises ``STO-U002``."""
+        frames = load_frames("polars")
         return frames.DataFrame(await self.to_columns())
 
     def __len__(self) -> int:
