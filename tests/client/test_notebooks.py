@@ -1,4 +1,4 @@
-"""A notebook with parameters, run headless by nbclient and by papermill."""
+"""A notebook with parameters, as papermill injects them, run headless by nbclient."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import nbformat
 import pytest
-from papermill import execute_notebook
 
 from stoilo.testing.service import FakeTaskService
 from tests.support.jailed import JailAnswerer
@@ -32,42 +31,43 @@ def runner(monkeypatch: pytest.MonkeyPatch) -> Any:
     sys.modules.pop("run_notebooks")
 
 
-def write_notebook(path: Path, connect: str) -> None:
-    """Write a notebook with a cell of parameters, as papermill finds it by its tag."""
+def with_parameters(connect: str, **parameters: int) -> nbformat.NotebookNode:
+    """Return what papermill writes: the parameters' cell, then the injected one."""
     cell = nbformat.v4.new_code_cell
-    parameters = cell("power = 2\ncount = 2", metadata={"tags": ["parameters"]})
-    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
-    notebook = nbformat.v4.new_notebook(
-        cells=[parameters, cell(connect), cell(SEARCH)],
-        metadata={"kernelspec": kernel, "language_info": {"name": "python"}},
+    injected = "\n".join(f"{name} = {value!r}" for name, value in parameters.items())
+    return nbformat.v4.new_notebook(
+        cells=[
+            cell("power = 2\ncount = 2", metadata={"tags": ["parameters"]}),
+            cell(injected, metadata={"tags": ["injected-parameters"]}),
+            cell(connect),
+            cell(SEARCH),
+        ],
+        metadata={"kernelspec": {"name": "python3", "display_name": "Python 3"}},
     )
-    nbformat.write(notebook, path)
 
 
-@pytest.fixture
-def notebook(fake_thread: Any, in_jail: JailAnswerer, tmp_path: Path) -> Path:
+@pytest.mark.parametrize(
+    ("parameters", "printed"),
+    [
+        ({}, "{'x': [0, 1], 'cube': [0, 1]}"),
+        ({"power": 3, "count": 3}, "{'x': [0, 1, 2], 'cube': [0, 1, 8]}"),
+    ],
+)
+def test_injected_parameters_reach_the_tasks(
+    parameters: dict[str, int],
+    printed: str,
+    fake_thread: Any,
+    in_jail: JailAnswerer,
+    runner: Any,
+    tmp_path: Path,
+) -> None:
     address = fake_thread(FakeTaskService(in_jail)).address
     connect = (
         "import stoilo\n"
         f"place = stoilo.Address({address.target!r}, {address.token!r}, None, 'fake')\n"
         "conn = stoilo.connect_sync(place)"
     )
-    write_notebook(tmp_path / "search.ipynb", connect)
-    return tmp_path / "search.ipynb"
-
-
-def test_notebook_runs_headless(notebook: Path, runner: Any) -> None:
-    done = runner.execute(notebook)
-    printed = done.cells[-1].outputs[0].text.strip()
-    assert printed == "{'x': [0, 1], 'cube': [0, 1]}"
-
-
-def test_papermill_s_parameters_reach_the_tasks(
-    notebook: Path, runner: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    for name, value in runner.places(str(tmp_path)).items():
-        monkeypatch.setenv(name, value)
-    given = {"power": 3, "count": 3}
-    done = execute_notebook(notebook, None, given, progress_bar=False)
-    printed = done.cells[-1].outputs[0].text.strip()
-    assert printed == "{'x': [0, 1, 2], 'cube': [0, 1, 8]}"
+    path = tmp_path / "search.ipynb"
+    nbformat.write(with_parameters(connect, **parameters), path)
+    done = runner.execute(path)
+    assert done.cells[-1].outputs[0].text.strip() == printed

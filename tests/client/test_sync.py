@@ -1,14 +1,11 @@
 from __future__ import annotations
 
 import inspect
-import io
 import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from tqdm import tqdm
-from tqdm.asyncio import tqdm as tqdm_async
 
 import stoilo
 from stoilo.client import connection, mapping, sync, task
@@ -143,26 +140,43 @@ def test_as_completed_raises_what_a_map_ends_with(served: Any) -> None:
             list(ends)
 
 
+class Bar:
+    """What tqdm does with an iterable: `len()` for the total, then one step an item."""
+
+    def __init__(self, items: Any) -> None:
+        self.items, self.total, self.steps = items, len(items), 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for item in self.items:
+            self.steps += 1
+            yield item
+
+    async def __aiter__(self) -> Any:
+        async for item in self.items:
+            self.steps += 1
+            yield item
+
+
 @pytest.mark.parametrize(
     "wrap", [lambda run: run, lambda run: stoilo.as_completed([run])]
 )
-def test_tqdm_sees_the_total_and_each_item(
+def test_progress_bars_see_the_total_and_each_item(
     conn: stoilo.SyncConnection, wrap: Any
 ) -> None:
-    shown = io.StringIO()
-    bar = tqdm(wrap(conn.map(add_one, [{"x": x} for x in range(9)])), file=shown)
+    bar = Bar(wrap(conn.map(add_one, [{"x": x} for x in range(9)])))
     assert sorted(item.result for item in bar) == list(range(1, 10))
-    assert (bar.total, bar.n) == (9, 9)
-    assert "9/9" in shown.getvalue()
+    assert (bar.total, bar.steps) == (9, 9)
 
 
-def test_tqdm_works_in_async_code(with_fake: Any, in_jail: JailAnswerer) -> None:
+def test_progress_bars_work_in_async_code(
+    with_fake: Any, in_jail: JailAnswerer
+) -> None:
     async def body(conn: Any, _service: FakeTaskService) -> None:
         run = conn.map(add_one, [{"x": x} for x in range(9)])
-        bar = tqdm_async(run, file=io.StringIO())
+        bar = Bar(run)
         assert sorted([item.result async for item in bar]) == list(range(1, 10))
         assert [item async for item in run] == []  # each once, and no hanging
-        assert (bar.total, bar.n) == (9, 9)
+        assert (bar.total, bar.steps) == (9, 9)
 
     with_fake(body, FakeTaskService(in_jail))
 
