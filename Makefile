@@ -19,8 +19,8 @@ SESSIONS := 2
 # Beside 3.11, whichever of them is on the PATH.
 PYTHONS := python3.12 python3.13 python3.14
 
-.PHONY: help setup demo test slow drills pythons test-stock lint format bench fuzz docs notebooks proto freeze freeze-tensor \
-  contents site lock clean
+.PHONY: help setup demo test slow drills pythons test-stock lint format bench fuzz docs notebooks pictures proto freeze \
+  freeze-tensor contents site lock clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -53,13 +53,15 @@ test-stock: setup ## the engine contract on a live stock project (PROJECT_DIR=â€
 	@$(VENV)/stoilo boinc doctor "$(PROJECT_DIR)" || true
 	@STOILO_STOCK_PROJECT="$(PROJECT_DIR)" STOILO_STOCK_DATA="$(DATA_DIR)" $(VENV)/python -m pytest tests/server/engines/stock/live
 
-lint: setup ## format, lint, types, layers, docstrings, the house's figures
+lint: setup ## format, lint, types, layers, docstrings, the house's figures, container files
 	@$(VENV)/ruff format --check .
 	@$(VENV)/ruff check .
 	@$(VENV)/mypy
 	@$(VENV)/mypy --allow-untyped-defs --allow-incomplete-defs --allow-untyped-calls examples/*.py
 	@$(VENV)/lint-imports
 	@$(VENV)/python scripts/house.py
+	@$(VENV)/hadolint deploy/container/Containerfile
+	@$(VENV)/check-jsonschema --quiet --builtin-schema vendor.compose-spec deploy/compose/compose.json
 
 format: setup ## rewrite the code in the project's format
 	@$(VENV)/ruff format .
@@ -82,6 +84,10 @@ docs: setup ## write the reference pages that come from the code
 
 notebooks: setup ## run the examples' notebooks and keep what they print
 	@$(VENV)/python scripts/run_notebooks.py
+
+pictures: setup ## take a picture of every page of a real project into build/pictures
+	@./scripts/system.sh chromium:chromium
+	@$(VENV)/python scripts/take_pictures.py build/pictures
 
 proto: setup ## regenerate the gRPC bindings
 	@$(VENV)/python -m grpc_tools.protoc -I proto/stoilo/v1 --python_out=stoilo/core/rpc \

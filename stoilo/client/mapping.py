@@ -27,7 +27,13 @@ from stoilo.client.chunks import (
     computing_budget_s,
 )
 from stoilo.client.options import TaskOptions
-from stoilo.client.results import ResultT, TaskOutcome, TimedOut, as_columns
+from stoilo.client.results import (
+    ResultT,
+    TaskOutcome,
+    TimedOut,
+    as_columns,
+    load_frames,
+)
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.session import Session, at_the_caller
 from stoilo.client.status import progress_html, show_progress
@@ -186,19 +192,14 @@ class MapRun(Generic[ResultT]):
         return as_columns(await self.results())
 
     async def to_pandas(self) -> Any:  # noqa: ANN401 - pandas is not needed to import us
-        """Return `to_columns` as a ``pandas.DataFrame``, items in order.
+        """Return `to_columns` as a ``pandas.DataFrame``; raises ``STO-U002``."""
+        frames = load_frames("pandas")
+        return frames.DataFrame(await self.to_columns())
 
-        Raises:
-            UsageError: ``STO-U002``: pandas is not installed.
-        """
-        try:
-            from pandas import DataFrame  # noqa: PLC0415 - theirs who want it
-        except ModuleNotFoundError as error:
-            hint = "pip install pandas, or take to_columns()"
-            raise UsageError(
-                "STO-U002", "to_pandas() needs pandas", hint=hint
-            ) from error
-        return DataFrame(await self.to_columns())
+    async def to_polars(self) -> Any:  # noqa: ANN401 - nor is polars
+        """Return `to_columns` as a ``polars.DataFrame``; raises ``STO-U002``."""
+        frames = load_frames("polars")
+        return frames.DataFrame(await self.to_columns())
 
     def __len__(self) -> int:
         """Return how many items there are; progress bars ask."""

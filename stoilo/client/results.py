@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import functools
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar, Union
 
 from stoilo.core.codec.nodes import from_node
@@ -21,6 +22,8 @@ from stoilo.core.tracebacks import Call, split_error
 from stoilo.core.types import TaskState
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from stoilo.client.wire import Wire
 
 
@@ -307,3 +310,13 @@ def as_columns(outcomes: list[TaskResult]) -> dict[str, list[Any]]:
         told = [str(one) if isinstance(one, Exception) else None for one in outcomes]
         columns["error_" if "error" in columns else "error"] = told
     return columns
+
+
+def load_frames(library: str) -> ModuleType:
+    """Return pandas or polars, which nothing of ours needs; raises ``STO-U002``."""
+    try:
+        return import_module(library)
+    except ModuleNotFoundError as error:
+        said = f"to_{library}() needs {library}"
+        hint = f"pip install {library}, or take to_columns()"
+        raise UsageError("STO-U002", said, hint=hint) from error

@@ -258,6 +258,7 @@ class SyncMapRun(_Face[MapRun[ResultT]], Generic[ResultT]):
     results = _waits(MapRun[ResultT].results)
     to_columns = _waits(MapRun[ResultT].to_columns)
     to_pandas = _waits(MapRun[ResultT].to_pandas)
+    to_polars = _waits(MapRun[ResultT].to_polars)
     cancel = _waits(MapRun[ResultT].cancel)
     _repr_html_ = _makes(_same, MapRun[ResultT]._repr_html_)
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -189,3 +190,18 @@ def test_a_maps_results_become_a_frame_in_order(conn: stoilo.SyncConnection) -> 
     assert frame["root"].fillna(0).tolist() == [2, 0, 3]
     assert frame["error"].isna().tolist() == [True, False, True]
     assert "ZeroDivisionError" in frame["error"][1]
+
+
+def test_a_maps_results_become_polars_columns(conn: stoilo.SyncConnection) -> None:
+    frame = conn.map(root, [{"x": x} for x in (4, -1, 9)]).to_polars()
+    assert frame["root"].to_list() == [2, None, 3]
+    assert frame["error"].is_null().to_list() == [True, False, True]
+    assert str(frame.schema["root"]) == "Float64"
+
+
+def test_frame_of_a_library_that_is_not_there_names_it(
+    conn: stoilo.SyncConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(stoilo.StoiloError, match=r"polars.*STO-U002"):
+        conn.map(add_one, [{"x": 1}]).to_polars()

@@ -17,6 +17,7 @@ ENTITY_BOMB: Final = "".join(
 """Declarations of XML entities; the last stands for ten thousand million letters."""
 
 _NAME = re.compile(r"<result><name>([^<]+)<")
+_DOWNLOAD = re.compile("/download/[0-9a-f]+")
 _UPLOAD = re.compile(
     r"<file_info><name>([^<]+)</name><max_nbytes>[^<]+</max_nbytes>"
     r"<upload_url>http://[^/]+([^<]+)<"
@@ -31,20 +32,23 @@ class HeldCopy:
         name: of the copy.
         upload: name of its result's file.
         path: where that is sent.
+        download: where one of its input files lies.
     """
 
     name: str
     upload: str
     path: str
+    download: str
 
 
 def take_copy(peer: BoincPeer, **words: object) -> HeldCopy | None:
     """Ask for one copy as an honest host does; None when there is none."""
     text = peer.schedule(instances=1, **words).body.decode()
     name, upload = _NAME.search(text), _UPLOAD.search(text)
-    if name is None or upload is None:
+    download = _DOWNLOAD.search(text)
+    if name is None or upload is None or download is None:
         return None
-    return HeldCopy(name[1], upload[1], upload[2])
+    return HeldCopy(name[1], upload[1], upload[2], download[0])
 
 
 def names_of(answer: HttpAnswer) -> list[str]:

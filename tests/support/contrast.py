@@ -1,10 +1,6 @@
-"""How a page looks: every text with its contrast, and pictures in both schemes."""
+"""How a page looks: every text with its contrast, and whether it is too wide."""
 
 from __future__ import annotations
-
-import os
-from pathlib import Path
-from typing import Any
 
 # Every text with its contrast, the faintest first
 CONTRAST = """() => {
@@ -30,16 +26,3 @@ CONTRAST = """() => {
   return found.sort((x, y) => x[0] - y[0]);
 }"""
 WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-VIEWS = [(scheme, width) for scheme in ("light", "dark") for width in (390, 1280)]
-
-
-def photograph(page: Any, name: str, folder: Path) -> None:
-    """Keep a page as it looks in every view; each fits and can be read."""
-    place = Path(os.environ.get("STOILO_SCREENSHOTS", folder))
-    for scheme, width in VIEWS:
-        page.emulate_media(color_scheme=scheme)
-        page.set_viewport_size({"width": width, "height": 900})
-        assert page.evaluate(WIDE) == 0, (name, width)
-        assert page.evaluate(CONTRAST)[0][0] >= 4.5, (name, scheme)
-        file = place / f"{name}-{scheme}-{width}.png"
-        page.screenshot(path=str(file), full_page=True)

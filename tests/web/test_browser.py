@@ -9,7 +9,10 @@ from starlette.responses import HTMLResponse
 from starlette.routing import Route
 
 from stoilo.audit.format.proof import check_proof
+from stoilo.server.http.web_server import PublicPlace
 from stoilo.web.archive import look
+from stoilo.web.routes import audit_pages
+from tests.support.axe import find_grave
 from tests.support.contrast import CONTRAST
 
 PATHS = [
@@ -21,6 +24,7 @@ PATHS = [
     "task/hostile",
     "search?q=8",
 ]
+SAVED = {"/audit/entry/{index}.tlog-proof", "/audit/static/{name}"}
 PLACES = """() => {
   const line = [...document.querySelectorAll('.line')].find(l => /\\u05d0/.test(l.textContent));
   const walker = document.createTreeWalker(line, NodeFilter.SHOW_TEXT);
@@ -48,6 +52,23 @@ def test_page_renders_without_complaint_and_asks_nobody_else(open_page, site, pa
     assert watched.page.locator("main").inner_text()
     assert watched.complaints == []
     assert all(url.startswith(f"{site}audit/") for url in watched.asked)
+
+
+def test_every_page_of_the_log_is_looked_at(archive, site):
+    places = [f"/audit/{one.partition('?')[0]}" for one in PATHS]
+    routes = audit_pages(PublicPlace(archive[0], site))
+    unseen = {one.path for one in routes if not any(map(one.path_regex.match, places))}
+    assert unseen == SAVED
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("dark", 390), ("light", 1280)])
+def test_axe_finds_nothing_grave(open_page, site, scheme, width):
+    watched = open_page(width=width, scheme=scheme)
+    for path in PATHS:
+        assert watched.goto(f"{site}audit/{path}") == 200
+        assert find_grave(watched.page) == [], path
+    watched.page.evaluate("document.querySelector('footer p').style.color = '#777'")
+    assert [one.split()[0] for one in find_grave(watched.page)] == ["color-contrast"]
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -1,4 +1,4 @@
-"""Landmarks, headings, names of fields: by the HTML; contrast and width: in a real Chromium."""
+"""Landmarks, headings, names of fields by the HTML; contrast, width, axe in a real Chromium."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import itertools
 from collections import Counter
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,8 +16,9 @@ from stoilo.core.codec.skeleton import encode
 from stoilo.core.types import Redundancy
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.web.pages import load_assets
+from tests.support.axe import find_grave
 from tests.support.console import ConsoleBench, Visitor, run
-from tests.support.contrast import CONTRAST
+from tests.support.contrast import CONTRAST, WIDE
 from tests.support.engine import make_spec
 from tests.support.server import make_result
 
@@ -50,6 +51,10 @@ PAGES = (
     "volunteer",
     "volunteer/sign-in",
 )
+SAVED = {  # what a browser saves and never shows
+    "/console/task/{task_id}/source.py",
+    "/console/task/{task_id}/result/{name}",
+}
 NAMED = frozenset(
     {"a", "button", "summary", "th", "caption", "h1", "h2", "h3", "option"}
 )
@@ -60,7 +65,6 @@ SOURCES = {
 }
 PAIR = Redundancy(min_quorum=2, target_results=2, max_total=4)
 ASSETS = load_assets()
-WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
 
 
 @dataclass
@@ -248,6 +252,17 @@ def place(tasks: dict[str, str], page: str) -> str:
     return f"/console/{page}"
 
 
+def test_every_page_of_the_console_is_looked_at(shared: ConsoleBench) -> None:
+    places = [f"/console/{one.partition('?')[0]}" for one in PAGES]
+    unseen = {
+        route.path
+        for route in shared.console.routes()
+        if "GET" in (route.methods or ())
+        and not any(route.path_regex.match(place) for place in places)
+    }
+    assert unseen == SAVED
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_page_can_be_read_and_used_without_seeing_it(
     visitors: dict[str, Visitor], tasks: dict[str, str], page: str
@@ -278,6 +293,28 @@ def test_check_finds_what_is_wrong(
     html = visitor.ask(place(tasks, "")).text
     assert old in html
     assert fault in find_faults(html.replace(old, new))
+
+
+# Both schemes and both widths here; all four together in test_server.py.
+@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280)])
+def test_axe_finds_nothing_grave(
+    visitors: dict[str, Visitor],
+    tasks: dict[str, str],
+    open_page: Callable[..., Any],
+    scheme: str,
+    width: int,
+) -> None:
+    watched, url = open_page(width=width, scheme=scheme), visitors[""].url
+    for page in PAGES:
+        put_on(watched, who(visitors, page))
+        status = watched.goto(url + place(tasks, page)[1:])
+        assert status == (404 if page == "task/nothing" else 200), page
+        assert find_grave(watched.page) == [], page
+    put_on(watched, visitors[""])
+    watched.goto(f"{url}console/")
+    watched.page.evaluate("document.querySelector('main label').remove()")
+    found = find_grave(watched.page)[0]
+    assert found.startswith("select-name at ['#state']")  # control
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,7 +1,7 @@
 """A real project in a real browser: a reviewer's task, and a volunteer's first to last day.
 
 The reviewer signs by command with a key that the server never sees. The browser runs no
-script; each page is photographed as in `test_server`.
+script; each page fits and can be read in every view.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stoilo.core.codec.skeleton import encode
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.served import run_stoilo
-from tests.support.contrast import photograph
+from tests.support.axe import check_views
 from tests.support.wire import RawClient
 
 if TYPE_CHECKING:
@@ -149,19 +149,19 @@ def test_reviewer_reads_here_signs_there_and_the_task_runs(
     assert "Nobody has signed it yet." in page.inner_text("main")
     digest = hashlib.sha256(SOURCE).hexdigest()
     assert digest in page.inner_text("main")
-    photograph(page, "review", tmp_path)
+    check_views(page)
     assert digest in follow(page, tmp_path, connection, key)
     page.reload()
     assert "Approved" in page.inner_text("main")
     wait_until(lambda: page.reload() and "succeeded" in page.text_content(".lead"))
     wait_until(lambda: page.reload() and "of the log" in page.inner_text("main"))
-    photograph(page, "approved", tmp_path)
+    check_views(page)
 
     open_waiting(page, submit(client, NEWER, level="numeric"), wait_until)
     assert f"A review of {task[:12]}" in page.inner_text("main")
     changes = page.get_by_role("region", name="Differences").inner_text()
     assert "+    return {'inside': call['x'] * 3}" in changes
-    photograph(page, "changed", tmp_path)
+    check_views(page)
 
 
 def open_waiting(page: Any, task: str, wait_until: Callable[..., Any]) -> str:
@@ -187,7 +187,6 @@ def test_volunteer_joins_helps_leaves_and_is_forgotten(
     client: RawClient,
     page: Any,
     wait_until: Callable[..., Any],
-    tmp_path: Path,
 ) -> None:
     task = submit(client, redundancy=ALL)
     sign_in(page, deployed)
@@ -196,7 +195,7 @@ def test_volunteer_joins_helps_leaves_and_is_forgotten(
     wait_until(
         lambda: page.reload() and proof.count() and "came back" in row.inner_text()
     )
-    photograph(page, "volunteer", tmp_path)
+    check_views(page)
     proof.click()
     assert "Download the proof" in page.inner_text("main")
     page.go_back()
@@ -204,7 +203,7 @@ def test_volunteer_joins_helps_leaves_and_is_forgotten(
     page.get_by_label("They shall get no more work").check()
     page.get_by_role("button", name="Leave the project").click()
     assert "You left" in page.inner_text("main")
-    photograph(page, "left", tmp_path)
+    check_views(page)
     waits = submit(client, redundancy=ALL)
     wait_until(lambda: [one.state for one in client.poll(waits).copies].count("unsent"))
     page.reload()
@@ -212,7 +211,7 @@ def test_volunteer_joins_helps_leaves_and_is_forgotten(
 
     page.get_by_label("Type the account's address").fill(EMAIL)
     page.get_by_role("button", name="Delete the account").click()
-    photograph(page, "volunteer-sign-in", tmp_path)
+    check_views(page)
     sign_in(page, deployed)
     assert "STO-E016" in page.inner_text("main")
     listed = run_stoilo("boinc", "account", "--data", str(deployed.data))

@@ -327,6 +327,35 @@ def test_bad_form_is_refused_and_changes_nothing(
     assert visitor.post(stage.path(path), form).status == good_status(path)  # control
 
 
+FIELDS = [(path, "form") for path in FORMS_OF]
+FIELDS += [(path, "key") for path in FORMS_OF if path.endswith("resubmit")]
+
+
+@pytest.mark.parametrize(("path", "name"), FIELDS)
+def test_field_too_long_in_a_form_that_is_not_is_refused(
+    stage: Stage, path: str, name: str
+) -> None:
+    visitor = stage.owner()
+    before, form = stage.rows(), stage.form(visitor)
+    long = form | {name: "k" * (FORM_BYTES // 2)}
+    answer = visitor.post(stage.path(path), long)
+    check_refused(visitor, answer, (403, "STO-E016"))
+    assert stage.rows() == before
+    assert visitor.post(stage.path(path), form).status == 303  # control
+
+
+@pytest.mark.parametrize("path", FORMS_OF)
+def test_form_kept_from_before_signing_out_is_of_no_use(
+    stage: Stage, path: str
+) -> None:
+    visitor = stage.owner()
+    before, form, cookies = stage.rows(), stage.form(visitor), dict(visitor.cookies)
+    assert visitor.post("/console/sign-out", form).status == 303
+    replayed = Visitor(visitor.url, cookies).post(stage.path(path), form)
+    assert (replayed.status, "Sign in" in replayed.words) == (401, True)
+    assert stage.rows() == before
+
+
 @pytest.mark.parametrize("where", FROM)
 @pytest.mark.parametrize("path", FORMS_OF)
 def test_form_of_another_site_is_refused(stage: Stage, path: str, where: str) -> None:

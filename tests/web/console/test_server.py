@@ -1,7 +1,7 @@
 """A real project in a real browser: sign in by a link, submit, watch, read, cancel, operate.
 
-Without scripts: the browser runs none. Each page is also photographed in both schemes at
-the widths of a phone and of a screen, into STOILO_SCREENSHOTS where that names a folder.
+Without scripts: the browser runs none. Each page is looked at in both schemes at the widths
+of a phone and of a screen; `make pictures` keeps what such a look sees.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from stoilo.core.codec.skeleton import decode
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.served import run_stoilo
-from tests.support.contrast import photograph
+from tests.support.axe import check_views
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,11 +64,18 @@ def link(deployed: Deployment, name: str, what: str) -> str:
     return run_stoilo(*words).strip()
 
 
-def submit(deployed: Deployment, folder: Path, label: str, copies: int = 2) -> str:
+def submit(
+    deployed: Deployment,
+    folder: Path,
+    label: str,
+    copies: int = 2,
+    connection: Path | None = None,
+) -> str:
     """Run a researcher's script; returns the id of the task that it submits."""
     script = folder / "darts.py"
     script.write_text(SCRIPT)
-    words = [str(deployed.data / "connection.json"), label, str(copies)]
+    place = connection or deployed.data / "connection.json"
+    words = [str(place), label, str(copies)]
     command = [sys.executable, str(script), *words]
     return (
         subprocess.run(command, check=True, capture_output=True).stdout.decode().strip()
@@ -109,14 +116,14 @@ def test_researcher_s_day(
         assert text in page.inner_text("main")
     hosts = page.locator("#copies ~ div td code").all_inner_texts()
     assert len(set(hosts)) == 2  # two computers
-    photograph(page, "task", tmp_path)
+    check_views(page)
     with page.expect_download() as saved:
         page.get_by_role("link", name="Download as encoded").click()
     assert decode(saved.value.path().read_bytes())["inside"] > 3000
 
     waiting = submit(deployed, tmp_path, "lonely", copies=5)
     page.get_by_role("link", name="Tasks", exact=True).click()
-    photograph(page, "tasks", tmp_path)
+    check_views(page)
     page.get_by_label("State").select_option("running")
     page.get_by_role("button", name="Show").click()
     assert done[:12] not in page.inner_text("main")
@@ -124,12 +131,12 @@ def test_researcher_s_day(
     page.get_by_role("link", name=waiting[:12]).click()
     page.get_by_role("button", name="Cancel this task").click()
     assert "The task was cancelled." in page.inner_text("main")
-    photograph(page, "cancelled", tmp_path)
+    check_views(page)
     page.get_by_role("link", name="Maps and trainings").click()
     assert "1 of 1 task" in page.inner_text("main")
-    photograph(page, "labels", tmp_path)
+    check_views(page)
     page.get_by_role("button", name="Sign out").click()
-    photograph(page, "sign-in", tmp_path)
+    check_views(page)
     page.goto(f"{deployed.line.http}console/task/{done}")
     assert page.locator("h1").inner_text() == "Sign in"
 
@@ -160,11 +167,11 @@ def test_operator_sees_the_project_and_no_task_of_others(
     assert "You have no task yet" in page.inner_text("main")
     page.goto(f"{deployed.line.http}console/task/{task}")
     assert "STO-R003" in page.inner_text("main")
-    photograph(page, "problem", tmp_path)
+    check_views(page)
     page.get_by_role("link", name="Project").click()
     wait_until(lambda: page.reload() and "Ready:" in page.inner_text("main"))
     assert "A development root" in page.inner_text("main")
-    photograph(page, "project", tmp_path)
+    check_views(page)
     seen = {
         "Hosts": "2 computers",
         "Accounts": "olga",
@@ -173,4 +180,65 @@ def test_operator_sees_the_project_and_no_task_of_others(
     for name, text in seen.items():
         page.get_by_role("link", name=name, exact=True).click()
         assert text in page.inner_text("main")
-        photograph(page, name.lower(), tmp_path)
+        check_views(page)
+
+
+def operate(deployed: Deployment, *words: str) -> str:
+    return run_stoilo("account", *words, "--data", str(deployed.data))
+
+
+def test_suspended_account_is_told_so_and_submits_nothing(
+    deployed: Deployment, sign_in: Callable[..., Any], tmp_path: Path
+) -> None:
+    place = tmp_path / "anna.json"
+    operate(deployed, "add", "anna", "--connection", str(place))
+    task = submit(deployed, tmp_path, "hers", connection=place)
+    page, olga = sign_in("anna", "console"), sign_in("olga", "operation")
+    page.goto(f"{deployed.line.http}console/task/{task}")
+    operate(deployed, "suspend", "anna", "--reason", "mines coins")
+    page.get_by_role("button", name="Submit it once more").click()
+    assert "STO-R009" in page.inner_text("main")
+    page.goto(f"{deployed.line.http}console/")
+    assert "The account is suspended" in page.inner_text("main")
+    assert page.locator("tbody tr").count() == 1  # nothing was submitted
+    olga.get_by_role("link", name="Accounts").click()
+    assert "mines coins" in olga.locator("tr", has_text="anna").inner_text()
+    operate(deployed, "suspend", "anna", "--undo")
+    page.goto(f"{deployed.line.http}console/task/{task}")
+    page.get_by_role("button", name="Submit it once more").click()
+    assert "the same work once more" in page.inner_text("main")  # control
+
+
+@pytest.fixture
+def pictures(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "scripts"))
+    import take_pictures  # noqa: PLC0415 - a script's folder, for this test
+
+    yield take_pictures
+    sys.modules.pop("take_pictures")
+
+
+@pytest.fixture
+def with_scripts(browser: Any) -> Iterator[Any]:
+    context = browser.new_context()
+    yield context.new_page()
+    context.close()
+
+
+def test_every_page_that_links_lead_to_is_sound_in_every_view(
+    deployed: Deployment, with_scripts: Any, pictures: Any, tmp_path: Path
+) -> None:
+    submit(deployed, tmp_path, "seen")
+    url, page, seen, names = deployed.line.http, with_scripts, set(), set()
+    for name, what, start in (
+        ("local", "console", "console/"),
+        ("olga", "operation", "console/project"),
+        ("", "", ""),
+    ):
+        page.context.clear_cookies()
+        if name:
+            pictures.sign_in(page, deployed, name, what)
+        for found in pictures.walk(page, url + start, seen):
+            names.add(found)
+            check_views(page, axe=True)
+    assert {"join", "preferences", "audit-task-one", "console-task-one"} < names
