@@ -96,7 +96,7 @@ def database_error(error: exc.SQLAlchemyError, lasting: InternalError) -> Intern
     return DatabaseAwayError() if is_passing(error) else lasting
 
 
-SERVER = Branch("server", "alembic_version", METADATA, "server0002")
+SERVER = Branch("server", "alembic_version", METADATA, "server0003")
 
 CACHE_KIB = 32_768  # what the one writing connection may keep of the database in memory
 LOCK_WAIT_S = 30.0  # how long a writer waits for a lock of another process, s

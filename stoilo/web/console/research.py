@@ -21,6 +21,7 @@ from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import DeniedError, StoiloError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
+from stoilo.server.api.progress import name_of
 from stoilo.server.api.service import CHUNK_BYTES
 from stoilo.web.console import wording
 from stoilo.web.console.asking import HEADERS, Asked, download, go
@@ -42,7 +43,6 @@ MOST_PAGES: Final = 40  # all that one list gives
 SHOWN_BYTES: Final = 4096  # a longer value is told of by its shape, and downloaded
 SHOWN_ITEMS: Final = 100  # of a map, on its page
 _KEY = re.compile(r"[A-Za-z0-9_-]{16,32}")
-_OF_MANY = re.compile(r" \S*[0-9]\S*$")
 BYTES: Final = "application/octet-stream"
 
 
@@ -192,7 +192,7 @@ def group_by_label(tasks: Iterable[pb.ListedTask]) -> list[Label]:
     """Return the labels of tasks (newest first) with how many are in which state. Pure."""
     found: dict[str, Label] = {}
     for task in tasks:
-        name = _OF_MANY.sub("", task.label)
+        name = name_of(task.label)
         one = found.setdefault(name, Label(name, task.label))
         one.states[task.state] += 1
         one.items += task.map_items
