@@ -54,7 +54,11 @@ class ShownSource:
     fault: str = ""  # why it cannot be shown, empty when nothing is wrong
 
 
-_MEDIA = {"css": "text/css; charset=utf-8", "svg": "image/svg+xml"}
+_MEDIA = {
+    "css": "text/css; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "svg": "image/svg+xml",
+}
 
 
 def load_assets() -> dict[str, Asset]:

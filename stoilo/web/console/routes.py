@@ -23,7 +23,9 @@ from stoilo.core.errors import StoiloError
 from stoilo.server.admission import tokens
 from stoilo.web.console import wording
 from stoilo.web.console.asking import HEADERS, Asked, go
+from stoilo.web.console.live import SCRIPTED, Parts
 from stoilo.web.console.operation import Operation
+from stoilo.web.console.progress import Progress
 from stoilo.web.console.research import Research
 from stoilo.web.console.sessions import Sessions, Visitor
 from stoilo.web.pages import load_assets, open_templates
@@ -53,6 +55,7 @@ class Page:
     handler: Callable[[Asked], Response | Awaitable[Response]]
     call: str  # whose permission it needs, `Operate` for an operator's; empty: nobody's
     method: str = "GET"
+    live: bool = False  # a part of it refreshes itself
 
 
 def console_pages(place: ServerPlace) -> list[Route]:
@@ -75,12 +78,15 @@ class Console:
         self._templates = open_templates(place.url, load_assets())
         self._templates.globals.update(words=wording)
         self._turns = anyio.CapacityLimiter(AT_ONCE)
-        research, operation = Research(place.tasks), Operation(place)
+        parts, load = Parts(), self._templates.get_template
+        research, operation = Research(place.tasks, load), Operation(place)
+        progress = Progress(place.tasks, parts, load, clock)
         task = "/console/task/{task_id}"
         self.pages = (
             Page("/console/", research.tasks, "ListTasks"),
-            Page("/console/labels", research.labels, "ListTasks"),
-            Page(task, research.task, "PollTask"),
+            Page("/console/labels", progress.labels, "ListTasks", live=True),
+            Page("/console/label/{name:path}", progress.label, "ListTasks", live=True),
+            Page(task, research.task, "PollTask", live=True),
             Page(f"{task}/source.py", research.source, "PollTask"),
             Page(f"{task}/result/{{name}}", research.result, "DownloadBlob"),
             Page(f"{task}/cancel", research.cancel, "CancelTask", "POST"),
@@ -105,9 +111,10 @@ class Console:
 
     async def _serve(self, page: Page, request: Request) -> Response:
         """Answer for one page: who, whether he may, then what."""
-        visitor = None
+        visitor, live = None, request.headers.get("hx-request") == "true" and page.live
         try:
-            visitor = await self._in_turn(self.sessions.find, request)
+            find = partial(self.sessions.find, by_itself=live)
+            visitor = await self._in_turn(find, request)
             check = (
                 tokens.check_operator
                 if page.call == "Operate"
@@ -119,11 +126,14 @@ class Console:
             if page.method == "POST":
                 fields = await self.sessions.read_form(request, visitor.token)
                 self.sessions.count_form(visitor.owner)
-            render = partial(self._render, visitor)
-            asked = Asked(request, visitor, fields, render)
+            headers = SCRIPTED if page.live else HEADERS
+            render = partial(self._render, visitor, headers=headers)
+            asked = Asked(request, visitor, fields, render, live)
             found = await self._in_turn(page.handler, asked)
             answer: Response = await found if isawaitable(found) else found
         except StoiloError as error:
+            if live:  # nobody would read a page
+                return Response(status_code=status_of(error), headers=HEADERS)
             answer = self._problem(error, visitor, request)
         return answer
 
@@ -190,13 +200,14 @@ class Console:
         visitor: Visitor | None,
         template: str,
         status: int = 200,
+        headers: Mapping[str, str] = HEADERS,
         **values: object,
     ) -> Response:
         owner = visitor.owner if visitor else None
         form = self.sessions.stamp(visitor.token) if visitor else ""
         common = {"owner": owner, "form": form}
         html = self._templates.get_template(template).render(common | values)
-        return Response(html, status, HEADERS, "text/html; charset=utf-8")
+        return Response(html, status, headers, "text/html; charset=utf-8")
 
 
 def status_of(error: StoiloError) -> int:
