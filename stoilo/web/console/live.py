@@ -78,4 +78,6 @@ def answer_live(
     headers = SCRIPTED | {"etag": f'"{part.tag}"'}
     if part.tag in asked.request.headers.get("if-none-match", "")[:256]:
         return Response(status_code=304, headers=headers)
-    return asked.render("console/live.html", part=part, path=asked.path)
+    return asked.render(
+        "console/live.html", headers=headers, part=part, path=asked.path
+    )

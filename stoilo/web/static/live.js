@@ -13,7 +13,7 @@ if (window.trustedTypes) trustedTypes.createPolicy("default", { createHTML: (tex
   };
   const wait = (ms) => {
     clearTimeout(timer);
-    if (part() && !document.hidden) timer = setTimeout(() => htmx.trigger(part(), "live"), ms);
+    if (window.htmx && part() && !document.hidden) timer = setTimeout(() => htmx.trigger(part(), "live"), ms);
   };
   document.addEventListener("visibilitychange", () => wait(0));
   document.addEventListener("htmx:afterRequest", ({ detail }) => {
