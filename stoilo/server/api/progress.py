@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from sqlalchemy import delete, func, select
+from sqlalchemy import bindparam, delete, func, literal, select, union_all
 
 from stoilo.core.errors import UsageError
 from stoilo.core.rpc import progress_pb2 as pb
@@ -28,7 +29,7 @@ from stoilo.server.engines.interface import Cost, Costs
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from sqlalchemy import ColumnElement
+    from sqlalchemy import ColumnElement, CompoundSelect
 
     from stoilo.server.db.records import Owner, TaskRow
     from stoilo.server.db.store import Store
@@ -172,14 +173,9 @@ class ProgressService(Calls, progress_pb2_grpc.ProgressServiceServicer):
 
     def mark(self, owner: Owner, name: str) -> tuple[object, ...]:
         """Return what is another one once a task or report of the owner's has changed."""
-        task, training = schema.task, schema.training
-        newest = func.max(task.c.created_at), func.max(task.c.finished_at)
-        states = select(task.c.state, func.count(), *newest).group_by(task.c.state)
-        said = select(training.c.updated_at).where(_mine(owner, name))
         with self.store.read() as connection:
-            mine = states.where(task.c.account_id == owner.account_id)
-            found = connection.execute(mine.order_by(task.c.state)).all()
-            return (*map(tuple, found), connection.scalar(said))
+            asked = {"account": owner.account_id, "label": name}
+            return tuple(map(tuple, connection.execute(_marks(), asked)))
 
     def read(self, owner: Owner, name: str) -> Known:
         """Return what there is of a name (untrusted); nothing of anybody else's."""
@@ -192,6 +188,18 @@ class ProgressService(Calls, progress_pb2_grpc.ProgressServiceServicer):
         engine = self._engine
         cost = engine.cost(names) if isinstance(engine, Costs) else None
         return Known(tasks, training, cost)
+
+
+@cache  # building it costs more than asking it, and who looks asks often
+def _marks() -> CompoundSelect[Any]:
+    task, training = schema.task, schema.training
+    mine = task.c.account_id == bindparam("account")
+    said = training.c.account_id == bindparam("account")
+    newest = func.max(task.c.created_at), func.max(task.c.finished_at)
+    states = select(task.c.state, func.count(), *newest).where(mine)
+    told = select(literal(""), literal(0), training.c.updated_at, literal(0))
+    labelled = training.c.label == bindparam("label")
+    return union_all(states.group_by(task.c.state), told.where(said, labelled))
 
 
 def _mine(owner: Owner, label: str) -> ColumnElement[bool]:

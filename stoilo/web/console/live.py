@@ -1,7 +1,7 @@
 """Parts of pages that are fetched again while somebody looks, and cost little unless changed.
 
-A part is rendered once for all who look at it until its mark is another one. Whoever has it
-already gets 304; a part that is final asks for nothing more.
+A part is rendered once for all who look at it until its mark is another one, and not every
+moment. Whoever has it already gets 304; a part that is final asks for nothing more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     from stoilo.web.console.asking import Asked
 
-MOST_PARTS: Final = 256  # kept; the one used least lately makes room
+FRESH_S: Final = 2.0  # so old a part may be
+MOST_PARTS: Final = 512  # kept; the one looked after least lately makes room
 MOST_CHARS: Final = 65_536  # of one that is kept
 # Scripts of ours, which may make elements of text and nothing that runs.
 SCRIPTED: Final = {
@@ -45,28 +46,39 @@ class Part:
         return hashlib.sha256(self.text.encode()).hexdigest()[:32]
 
 
+_NONE: Final[tuple[float, Hashable, Part | None]] = (0.0, None, None)
+
+
 class Parts:
     """The parts of all who look; safe for several threads."""
 
-    def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, tuple[Hashable, Part]] = OrderedDict()
+    def __init__(self, steady: Callable[[], float]) -> None:
+        self._steady = steady  # s, never set
+        self._kept: OrderedDict[Hashable, tuple[float, Hashable, Part]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def find(self, key: Hashable, mark: Hashable, make: Callable[[], Part]) -> Part:
-        """Return the part of `key`, made anew where its mark is not the one it had."""
-        with self._lock:
-            before = self._kept.get(key)
-            if before is not None and before[0] == mark:
-                self._kept.move_to_end(key)
-                return before[1]
-        made = make()
+    def find(
+        self, key: Hashable, mark: Callable[[], Hashable], make: Callable[[], Part]
+    ) -> Part:
+        """Return the part of `key`, made anew where its mark is not the one it had.
+
+        Neither is asked for more often than every `FRESH_S`, however many look.
+        """
+        now, (at, known, part) = self._steady(), self._kept.get(key, _NONE)
+        if part is None or now - at >= FRESH_S:
+            found = mark()
+            if part is None or found != known:
+                part = make()
+            self._keep(key, (now, found, part))
+        return part
+
+    def _keep(self, key: Hashable, entry: tuple[float, Hashable, Part]) -> None:
         with self._lock:
             self._kept.pop(key, None)
-            if len(made.text) <= MOST_CHARS:
-                self._kept[key] = mark, made
+            if len(entry[2].text) <= MOST_CHARS:
+                self._kept[key] = entry
             if len(self._kept) > MOST_PARTS:
                 self._kept.popitem(last=False)
-        return made
 
 
 def answer_live(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from stoilo.web.console.asking import Asked
     from stoilo.web.console.live import Parts
 
-FRESH_S: Final = 15  # how old what grows with time alone may be on a page, s
+AGES_S: Final = 15  # how old what grows with time alone may be on a page, s
 MOST_LATE: Final = 10  # shown of those that are out too long
 LATE: Final = 2.0  # so many times as long as the median of those that ended
 ON_CURVE: Final = 200  # points
@@ -81,9 +81,10 @@ class Progress:
     def labels(self, asked: Asked) -> Response:
         """``/console/labels``: maps and trainings by label."""
         owner = asked.visitor.owner
-        mark = self._service.mark(owner, "")
         part = self._parts.find(
-            (owner.account_id, "labels"), mark, partial(self._labels, owner)
+            (owner.account_id, "labels"),
+            partial(self._service.mark, owner, ""),
+            partial(self._labels, owner),
         )
         return answer_live(asked, part, "console/labels.html", dict)
 
@@ -99,9 +100,10 @@ class Progress:
         owner, name = asked.visitor.owner, str(asked.request.path_params["name"])
         if len(name) > BOUNDS.name_chars or not (name.isprintable() or not name):
             raise UsageError("STO-R010", "the label is too long or no text")
-        mark = *self._service.mark(owner, name), self._clock() // FRESH_S
         part = self._parts.find(
-            (owner.account_id, "label", name), mark, partial(self._label, owner, name)
+            (owner.account_id, "label", name),
+            lambda: (*self._service.mark(owner, name), self._clock() // AGES_S),
+            partial(self._label, owner, name),
         )
         return answer_live(asked, part, "console/label.html", lambda: {"name": name})
 

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import anyio.to_thread
@@ -78,7 +78,7 @@ class Console:
         self._templates = open_templates(place.url, load_assets())
         self._templates.globals.update(words=wording)
         self._turns = anyio.CapacityLimiter(AT_ONCE)
-        parts, load = Parts(), self._templates.get_template
+        parts, load = Parts(steady), self._templates.get_template
         research, operation = Research(place.tasks, load), Operation(place)
         progress = Progress(place.tasks, parts, load, clock)
         task = "/console/task/{task_id}"
@@ -111,31 +111,44 @@ class Console:
 
     async def _serve(self, page: Page, request: Request) -> Response:
         """Answer for one page: who, whether he may, then what."""
-        visitor, live = None, request.headers.get("hx-request") == "true" and page.live
+        if page.method == "GET":  # in one turn: what refreshes itself comes often
+            found = await self._in_turn(partial(self._show, page), request)
+            return cast("Response", found)
+        visitor = None
         try:
-            find = partial(self.sessions.find, by_itself=live)
-            visitor = await self._in_turn(find, request)
-            check = (
-                tokens.check_operator
-                if page.call == "Operate"
-                else tokens.check_permission
-            )
-            if page.call:
-                check(visitor.owner, page.call)
-            fields: Mapping[str, str] = {}
-            if page.method == "POST":
-                fields = await self.sessions.read_form(request, visitor.token)
-                self.sessions.count_form(visitor.owner)
-            headers = SCRIPTED if page.live else HEADERS
-            render = partial(self._render, visitor, headers=headers)
-            asked = Asked(request, visitor, fields, render, live)
+            visitor = await self._in_turn(partial(self._admit, page), request)
+            fields = await self.sessions.read_form(request, visitor.token)
+            self.sessions.count_form(visitor.owner)
+            asked = Asked(request, visitor, fields, partial(self._render, visitor))
             found = await self._in_turn(page.handler, asked)
             answer: Response = await found if isawaitable(found) else found
         except StoiloError as error:
-            if live:  # nobody would read a page
-                return Response(status_code=status_of(error), headers=HEADERS)
             answer = self._problem(error, visitor, request)
         return answer
+
+    def _show(self, page: Page, request: Request) -> Response:
+        live = page.live and request.headers.get("hx-request") == "true"
+        visitor = None
+        try:
+            visitor = self._admit(page, request, by_itself=live)
+            headers = SCRIPTED if page.live else HEADERS
+            render = partial(self._render, visitor, headers=headers)
+            answer = page.handler(Asked(request, visitor, {}, render, live))
+        except StoiloError as error:
+            if live:  # nobody would read a page
+                return Response(status_code=status_of(error), headers=HEADERS)
+            return self._problem(error, visitor, request)
+        return cast("Response", answer)
+
+    def _admit(
+        self, page: Page, request: Request, *, by_itself: bool = False
+    ) -> Visitor:
+        visitor = self.sessions.find(request, by_itself=by_itself)
+        is_operators = page.call == "Operate"
+        check = tokens.check_operator if is_operators else tokens.check_permission
+        if page.call:
+            check(visitor.owner, page.call)
+        return visitor
 
     async def _in_turn(self, work: Callable[[Any], Any], value: object) -> Any:  # noqa: ANN401
         return await anyio.to_thread.run_sync(work, value, limiter=self._turns)

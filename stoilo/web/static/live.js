@@ -13,7 +13,8 @@ if (window.trustedTypes) trustedTypes.createPolicy("default", { createHTML: (tex
   };
   const wait = (ms) => {
     clearTimeout(timer);
-    if (window.htmx && part() && !document.hidden) timer = setTimeout(() => htmx.trigger(part(), "live"), ms);
+    const ask = () => window.htmx && htmx.trigger(part(), "live");
+    if (part() && !document.hidden) timer = setTimeout(ask, ms);
   };
   document.addEventListener("visibilitychange", () => wait(0));
   document.addEventListener("htmx:afterRequest", ({ detail }) => {

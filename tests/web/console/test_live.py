@@ -1,7 +1,8 @@
-"""Parts of pages that are fetched again: what they cost, whom they keep signed in, how they look."""
+"""Parts of pages that are fetched again: what they cost, whom they keep signed in."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ import pytest
 
 from stoilo.core.rpc import progress_pb2 as pb
 from stoilo.web.console import sessions
-from stoilo.web.console.live import MOST_CHARS, MOST_PARTS, Part, Parts
+from stoilo.web.console.live import FRESH_S, MOST_CHARS, MOST_PARTS, Part, Parts
 from tests.support.console import run
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def test_part_is_another_one_once_something_happened(
     path = page.replace("TASK", task)
     tag = tag_of(look(visitor, path))
     visitor.press(f"/console/task/{task}", f"/console/task/{task}/cancel")
+    served.steady.now += FRESH_S
     changed = look(visitor, path, tag)
     assert (changed.status, "cancelled" in changed.text) == (200, True)
 
@@ -71,6 +73,7 @@ def test_part_that_is_final_asks_for_no_more(served: ConsoleBench) -> None:
     paths = [one.replace("TASK", task) for one in PAGES[1:]]
     assert all("hx-get" in look(visitor, one).text for one in paths)  # control
     visitor.press(f"/console/task/{task}", f"/console/task/{task}/cancel")
+    served.steady.now += FRESH_S
     assert not any("hx-get" in look(visitor, one).text for one in paths)
 
 
@@ -124,21 +127,30 @@ def test_page_without_a_part_is_a_page_however_it_is_asked_for(
 
 
 def test_part_is_made_once_for_all_until_its_mark_changes() -> None:
-    parts, made = Parts(), []
+    clock = itertools.count(0.0, FRESH_S)
+    parts, numbers = Parts(lambda: next(clock)), itertools.count(1)
 
     def make() -> Part:
-        made.append(1)
-        return Part(str(len(made)), "", goes_on=True)
+        return Part(str(next(numbers)), "", goes_on=True)
 
-    found = [parts.find("key", mark, make).text for mark in (1, 1, 2, 2, 1)]
+    found = [parts.find("key", lambda m=m: m, make).text for m in (1, 1, 2, 2, 1)]
     assert found == ["1", "1", "2", "2", "3"]
 
 
+def test_part_is_not_even_asked_after_every_moment() -> None:
+    asked: list[float] = []
+    times = iter([0.0, FRESH_S / 2, FRESH_S])
+    parts = Parts(lambda: next(times))
+    for _ in range(3):
+        parts.find("key", lambda: asked.append(1), lambda: Part("", "", goes_on=True))
+    assert len(asked) == 2
+
+
 def test_few_parts_are_kept_and_no_large_one() -> None:
-    parts = Parts()
+    parts, large = Parts(lambda: 0.0), "x" * (MOST_CHARS + 1)
     for number in range(MOST_PARTS + 5):
-        parts.find(number, 0, lambda: Part("x", "", goes_on=True))
-    parts.find("large", 0, lambda: Part("x" * (MOST_CHARS + 1), "", goes_on=True))
+        parts.find(number, int, lambda: Part("x", "", goes_on=True))
+    parts.find("large", int, lambda: Part(large, "", goes_on=True))
     assert len(parts._kept) == MOST_PARTS
     assert "large" not in parts._kept
 
@@ -182,6 +194,8 @@ def test_training_s_page_changes_under_the_eyes_of_who_looks(
     page = opened.page
     page.evaluate("window.kept = true")
     page.focus("#losses")
+    served.bench.clock.now += 20
+    served.steady.now += 20
     report(served, visitor, 40)
     page.wait_for_selector("svg.chart[aria-label*='to 40;']", timeout=60_000)
     assert page.evaluate("window.kept")  # it was not loaded again
@@ -226,7 +240,7 @@ TRIAL = """what => new Promise(tell => setTimeout(() => {
 }))"""
 
 
-def test_no_script_may_be_made_of_text(served: ConsoleBench, watched) -> None:
+def test_no_script_may_be_made_of_text(watched) -> None:
     visitor, opened = watched
     opened.goto(f"{visitor.url}console/labels")
     found = [opened.page.evaluate(TRIAL, one) for one in ("eval", "script", "html")]
