@@ -171,11 +171,11 @@ class ProgressService(Calls, progress_pb2_grpc.ProgressServiceServicer):
                 connection.execute(delete(table).where(_mine(owner, label)))
         return pb.ReportProgressResponse(points=len(made.points))
 
-    def mark(self, owner: Owner, name: str) -> tuple[object, ...]:
+    def mark(self, owner: Owner, name: str) -> frozenset[object]:
         """Return what is another one once a task or report of the owner's has changed."""
         with self.store.read() as connection:
             asked = {"account": owner.account_id, "label": name}
-            return tuple(map(tuple, connection.execute(_marks(), asked)))
+            return frozenset(map(tuple, connection.execute(_marks(), asked)))
 
     def read(self, owner: Owner, name: str) -> Known:
         """Return what there is of a name (untrusted); nothing of anybody else's."""

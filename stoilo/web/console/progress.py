@@ -102,7 +102,7 @@ class Progress:
             raise UsageError("STO-R010", "the label is too long or no text")
         part = self._parts.find(
             (owner.account_id, "label", name),
-            lambda: (*self._service.mark(owner, name), self._clock() // AGES_S),
+            lambda: (self._service.mark(owner, name), self._clock() // AGES_S),
             partial(self._label, owner, name),
         )
         return answer_live(asked, part, "console/label.html", lambda: {"name": name})
