@@ -80,7 +80,9 @@ class Reports(Numbers):
         except StoiloError as error:  # the training does not depend on it
             LOGGER.debug("the console is not told of a training: %s", error)
             return
-        newest = max(sent)  # it stays: the epoch that it ends may have more to say of it
+        newest = max(
+            sent
+        )  # it stays: the epoch that it ends may have more to say of it
         for version, text in sent.items():
             # Nor what has changed meanwhile.
             if version != newest and str(self._points.get(version)) == text:

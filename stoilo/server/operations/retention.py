@@ -142,7 +142,9 @@ def delete_old(
             case What.RESULTS:
                 count = _delete_results(connection, split)
                 told = schema.training.c.updated_at < before
-                count += connection.execute(delete(schema.training).where(told)).rowcount
+                count += connection.execute(
+                    delete(schema.training).where(told)
+                ).rowcount
             case What.SALTS:
                 count = _delete_salts(connection, split, before, now, reviewers)
         done = Retained(what, before, count, published)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from stoilo.web.console.live import Parts
 
 AGES_S: Final = 15  # how old what grows with time alone may be on a page, s
+NEWEST: Final = 8  # tasks that a label's page leads to
 MOST_LATE: Final = 10  # shown of those that are out too long
 LATE: Final = 2.0  # so many times as long as the median of those that ended
 ON_CURVE: Final = 200  # points
@@ -121,6 +122,7 @@ class Progress:
             name=name,
             summary=summary,
             cost=known.cost,
+            newest=known.tasks[:NEWEST],
             late=late,
             training=said,
             accepted=sum(one.answers for one in points),

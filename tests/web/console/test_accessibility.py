@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from stoilo.core.codec.skeleton import encode
+from stoilo.core.rpc import progress_pb2 as pb
+from stoilo.server.admission.tokens import find_owner
 from stoilo.web.pages import load_assets
 from tests.support.console import ConsoleBench, Visitor, run
 from tests.support.contrast import CONTRAST
@@ -27,6 +29,8 @@ PAGES = (
     "",
     "?state=expired",
     "labels",
+    f"label/training {'long' * 20}",
+    "label/",
     "task/DONE",
     "task/OPEN?said=ended",
     "task/FAILED",
@@ -180,6 +184,16 @@ def fill(bench: Bench) -> dict[str, str]:
                 for n in (0, 1)
             ]
             bench.engine.deliver(workunit, files)
+    with bench.store.read() as connection:
+        owner = find_owner(connection, bench.token, bench.clock())
+    label = f"training {'long' * 20}"
+    run(bench.submit("training", label=f"{label} 1"))
+    points = [
+        pb.ProgressPoint(version=n, loss=10.0**30 / n, held_out=n, answers=1)
+        for n in range(1, 40)
+    ]
+    asked = pb.ReportProgressRequest(label=label, points=points)
+    bench.server.progress_service.report(owner, asked)
     return made
 
 
@@ -196,7 +210,7 @@ def visitor(shared: ConsoleBench) -> Visitor:
 def place(tasks: dict[str, str], page: str) -> str:
     for name, task in tasks.items():
         page = page.replace(name, task)
-    return f"/console/{page}"
+    return f"/console/{page.replace(' ', '%20')}"
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -262,7 +276,7 @@ FOCUSED = """() => {
 }"""
 
 
-@pytest.mark.parametrize("page", ["", "task/DONE", "project", "sign-in"])
+@pytest.mark.parametrize("page", ["", "task/DONE", PAGES[5], "project", "sign-in"])
 def test_keyboard_alone_reaches_everything_and_shows_where_it_is(
     visitor: Visitor,
     tasks: dict[str, str],
