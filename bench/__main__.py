@@ -21,6 +21,7 @@ SUITES = (
     *("jail", "guards", "whole_pure", "whole_numpy", "whole_torch", "libraries"),
     *("codec", "log_appends", "log_reading", "log_witnesses", "verify_admission"),
     *("validate", "submit", "scheduler", "calls", "threads", "frozen"),
+    *("console_watchers",),
     *("population", "stock", "hostile"),
     *("learn_transport", "learn_codecs", "learn_methods", "learn_jail", "learn_step"),
     *("learn_robust", "learn_ssp", "learn_reduce", "learn_tensor", "learn_staged"),

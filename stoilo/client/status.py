@@ -13,12 +13,15 @@ from typing import Any
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
 
+_RUNNING = "in_progress"  # a copy on a host
+
 
 @dataclass(frozen=True, slots=True)
 class CopyStatus:
     """One copy of a task at a volunteer (BOINC's result); times in s since 1970.
 
-    `cpu_s` is the processor time as its host claims it, s; 0: it does not say.
+    As its host claims it, 0 where it does not say: `cpu_s` is the processor time (so far),
+    s; `fraction_done` how far it is, 0 to 1.
     """
 
     name: str
@@ -28,6 +31,7 @@ class CopyStatus:
     sent_at: int
     received_at: int
     cpu_s: float = 0.0
+    fraction_done: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +64,14 @@ class TaskStatus:
 
     @property
     def cpu_s(self) -> float:
-        """Processor time of all its copies as their hosts claim it, s; 0: none has ended."""
+        """Processor time of all its copies as their hosts claim it, s; 0: none says it."""
         return sum(copy.cpu_s for copy in self.copies)
+
+    @property
+    def fraction_done(self) -> float:
+        """How far the copy that is furthest is as its host claims it, 0 to 1; 0: unsaid."""
+        running = [copy.fraction_done for copy in self.copies if copy.state == _RUNNING]
+        return 0.0 if self.state.final else max(running, default=0.0)
 
     def _repr_html_(self) -> str:
         """Return a small static table."""
@@ -123,6 +133,7 @@ def _read_copy(row: pb.CopyStatus) -> CopyStatus:
         row.sent_at,
         row.received_at,
         row.cpu_s,
+        row.fraction_done if 0.0 <= row.fraction_done <= 1.0 else 0.0,
     )
 
 
@@ -142,8 +153,9 @@ def explain(status: TaskStatus) -> str:
     """Return one sentence about a task."""
     words = _WORDS[status.state]
     reason = f": {status.explanation}" if status.explanation else ""
+    done = f"; about {status.fraction_done:.0%} done" if status.fraction_done else ""
     spent = f"; {status.cpu_s:.1f} s of processor time so far" if status.cpu_s else ""
-    return f"task {status.task_id} {words}{reason}{spent}"
+    return f"task {status.task_id} {words}{reason}{done}{spent}"
 
 
 def _table(rows: Iterable[tuple[str, object]]) -> str:

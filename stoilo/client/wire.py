@@ -29,7 +29,12 @@ from stoilo.core.errors import (
     WaitError,
 )
 from stoilo.core.rate_limit import RECONNECTING
-from stoilo.core.rpc import accounts_pb2_grpc, reviews_pb2_grpc, tasks_pb2_grpc
+from stoilo.core.rpc import (
+    accounts_pb2_grpc,
+    progress_pb2_grpc,
+    reviews_pb2_grpc,
+    tasks_pb2_grpc,
+)
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import BOUNDS, Finding, Severity
 
@@ -236,6 +241,7 @@ class Wire:
         self._others = (
             reviews_pb2_grpc.ReviewServiceStub(self._channel),  # type: ignore[no-untyped-call]  # generated
             accounts_pb2_grpc.AccountServiceStub(self._channel),  # type: ignore[no-untyped-call]  # generated
+            progress_pb2_grpc.ProgressServiceStub(self._channel),  # type: ignore[no-untyped-call]  # generated
         )
         self._turns = asyncio.Semaphore(MANY_CALLS)
         self._metadata = (

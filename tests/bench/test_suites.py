@@ -9,6 +9,7 @@ import pytest
 
 from bench import __main__ as bench
 from bench import learn_jail
+from bench.console_watchers import Sizes as WatchSizes
 from bench.corpus import KERNELS, NUMPY, TORCH, Program
 from bench.frozen import budget_ms
 from bench.hostile import Sizes as HostileSizes
@@ -57,12 +58,21 @@ SMALL = {
     "learn_traffic": {"sizes": ((4, range(2), 3),), "searched": 4},
     "learn_reduce": {"cases": ((2, 0.1),), "runs": 1},
     "hostile": {"sizes": HostileSizes(2, 4, 8, 2, 1, 3)},
+    "console_watchers": {"sizes": WatchSizes(2, rounds=1, together=2, alone=1)},
     "submit": {"sizes": Sizes(cached=3, uncached=3, peer=1, alone=1, together=2)},
 }
 
 
 LONG = {
-    *("calls", "frozen", "hostile", "submit", "threads", "whole_torch"),
+    *(
+        "calls",
+        "console_watchers",
+        "frozen",
+        "hostile",
+        "submit",
+        "threads",
+        "whole_torch",
+    ),
     *(
         "learn_cell",
         "learn_jail",

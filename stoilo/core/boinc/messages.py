@@ -39,6 +39,7 @@ class OtherResult:
 
     name: str  # BOINC result name
     fraction_done: float = 0.0  # from 0 to 1; 0 where the host does not know
+    cpu_s: float = 0.0  # processor time so far, s; 0 where the host does not say
 
 
 TOPIC: Final = re.compile(r"[A-Za-z0-9_./+-]{1,64}")  # How a topic is written

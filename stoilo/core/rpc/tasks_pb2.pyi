@@ -151,7 +151,7 @@ class ItemOutcome(_message.Message):
     def __init__(self, state: _Optional[str] = ..., value: _Optional[bytes] = ..., error_type: _Optional[str] = ..., error_text: _Optional[str] = ..., code: _Optional[str] = ..., value_blob: _Optional[str] = ...) -> None: ...
 
 class CopyStatus(_message.Message):
-    __slots__ = ("name", "state", "outcome", "code", "sent_at", "received_at", "cpu_s")
+    __slots__ = ("name", "state", "outcome", "code", "sent_at", "received_at", "cpu_s", "fraction_done")
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
@@ -159,6 +159,7 @@ class CopyStatus(_message.Message):
     SENT_AT_FIELD_NUMBER: _ClassVar[int]
     RECEIVED_AT_FIELD_NUMBER: _ClassVar[int]
     CPU_S_FIELD_NUMBER: _ClassVar[int]
+    FRACTION_DONE_FIELD_NUMBER: _ClassVar[int]
     name: str
     state: str
     outcome: str
@@ -166,7 +167,8 @@ class CopyStatus(_message.Message):
     sent_at: int
     received_at: int
     cpu_s: float
-    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., outcome: _Optional[str] = ..., code: _Optional[str] = ..., sent_at: _Optional[int] = ..., received_at: _Optional[int] = ..., cpu_s: _Optional[float] = ...) -> None: ...
+    fraction_done: float
+    def __init__(self, name: _Optional[str] = ..., state: _Optional[str] = ..., outcome: _Optional[str] = ..., code: _Optional[str] = ..., sent_at: _Optional[int] = ..., received_at: _Optional[int] = ..., cpu_s: _Optional[float] = ..., fraction_done: _Optional[float] = ...) -> None: ...
 
 class PollTaskResponse(_message.Message):
     __slots__ = ("task_id", "state", "value", "value_blob", "error_type", "error_text", "code", "output", "explanation", "copies", "items", "level", "created_at", "log_index", "logged", "attempt", "retry_after_ms")

@@ -29,6 +29,7 @@ from stoilo.executor.slot.layout import (
 from stoilo.executor.slot.process import SlotProcess, start_in_slot
 from stoilo.executor.verifier import workunit
 from stoilo.executor.verifier.boinc_slot import FINISH_FILE
+from stoilo.executor.verifier.checkpoints import AppStatus
 from stoilo.executor.verifier.installation import (
     HOME_NAME,
     disk_trouble,
@@ -62,8 +63,8 @@ class Executor:
     def resume(self) -> None:
         """Let every run go on."""
 
-    def fractions(self) -> Mapping[str, float]:
-        """Return how far the runs say they are, 0 to 1, by result name."""
+    def progress(self) -> Mapping[str, AppStatus]:
+        """Return what the runs say of themselves, by result name."""
         return {}
 
     def keep(self, results: Collection[str]) -> None:
@@ -244,12 +245,9 @@ class SlotExecutor(HoldingExecutor[SlotProcess]):
             shutil.rmtree(slot, ignore_errors=True)
             return data
 
-    def fractions(self) -> Mapping[str, float]:
-        """Return how far the runs say they are; see `Executor`."""
-        return {
-            name: process.status.fraction_done
-            for name, process in self.running().items()
-        }
+    def progress(self) -> Mapping[str, AppStatus]:
+        """Return what the runs say of themselves; see `Executor`."""
+        return {name: process.status for name, process in self.running().items()}
 
     def keep(self, results: Collection[str]) -> None:
         """Drop the slots of all copies but these; see `Executor`."""

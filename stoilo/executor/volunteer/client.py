@@ -170,7 +170,10 @@ class Volunteer:
         self._standing.write(
             next_call_s=self._caller.due_in(reports=self._has_reports()),
             running=tuple(self._running),
-            fractions=self._executor.fractions(),
+            fractions={
+                name: one.fraction_done
+                for name, one in self._executor.progress().items()
+            },
         )
 
     def _start_runs(self) -> None:
@@ -289,7 +292,7 @@ class Volunteer:
             ),
             code_sign_key=self._ledger.memory.code_sign_key,
             sticky_files=self._ledger.sticky_files(),
-            fractions=self._executor.fractions(),
+            progress=self._executor.progress(),
             wants_work=wants and time.monotonic() >= self._no_work_before,
             may_wait=wants,
         )

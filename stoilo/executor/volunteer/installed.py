@@ -7,13 +7,14 @@ jail for each level and set of libraries, as many as memory allows.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from stoilo.core.errors import PolicyRefusal
 from stoilo.core.levels import Level
 from stoilo.core.libraries import level_order
 from stoilo.executor.slot.executor import HoldingExecutor
+from stoilo.executor.verifier.checkpoints import AppStatus
 from stoilo.executor.verifier.execution import VerifiedExecutor
 from stoilo.executor.verifier.targets import TrustedRelease
 from stoilo.executor.verifier.workunit import HostState, Work
@@ -133,6 +134,10 @@ class InstalledExecutor(HoldingExecutor[Exchange]):
             return self._verified.execute(
                 work, lambda run: self.watch(work.result, run, wait=True)
             )
+
+    def progress(self) -> Mapping[str, AppStatus]:
+        """Return the runs' processor time; how far they are nobody asks them here."""
+        return {name: AppStatus(run.cpu_s()) for name, run in self.running().items()}
 
     def close(self) -> None:
         """End every run and every jail."""

@@ -28,6 +28,7 @@ from stoilo.core.boinc.messages import (
 )
 from stoilo.core.errors import DeniedError, TrustError, UnreachableError
 from stoilo.core.rate_limit import Backoff
+from stoilo.executor.verifier.checkpoints import AppStatus
 from stoilo.executor.volunteer.ledger import (
     FileRecord,
     HostRecord,
@@ -217,6 +218,12 @@ WAIT_S: Final = 1.0
 """How long a host that runs nothing lets the project hold its answer, s."""
 
 
+def _unfinished(name: str, said: AppStatus | None) -> OtherResult:
+    if said is None:
+        return OtherResult(name)
+    return OtherResult(name, said.fraction_done, said.current_cpu_time)
+
+
 def request_of(
     host: HostRecord,
     settings: Settings,
@@ -225,15 +232,15 @@ def request_of(
     info: HostInfo | None = None,
     code_sign_key: str = "",
     sticky_files: Sequence[str] = (),
-    fractions: Mapping[str, float] = MappingProxyType({}),
+    progress: Mapping[str, AppStatus] = MappingProxyType({}),
     wants_work: bool = True,
     may_wait: bool = True,
 ) -> SchedulerRequest:
     """Return the next request: what is done, what is not, what is wanted.
 
     `info`: of this computer. `code_sign_key`: the project's, empty before the first.
-    `sticky_files`: inputs that are kept. `fractions`: how far running copies are, by
-    result name. `may_wait`: whether the project may hold an answer without news.
+    `sticky_files`: inputs that are kept. `progress`: what running copies say of
+    themselves, by result name. `may_wait`: whether the project may hold an answer without news.
     """
     over = [copy for copy in copies if is_over(copy)]
     unfinished = [copy for copy in copies if not is_over(copy)]
@@ -251,8 +258,7 @@ def request_of(
         ncpus=settings.slots,
         results=tuple(report_of(copy) for copy in over),
         other_results=tuple(
-            OtherResult(copy.result, fractions.get(copy.result, 0.0))
-            for copy in unfinished
+            _unfinished(copy.result, progress.get(copy.result)) for copy in unfinished
         ),
         wait_s=WAIT_S if may_wait and not unfinished else 0.0,
         wishes=settings.wishes,

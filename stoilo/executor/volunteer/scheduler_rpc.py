@@ -357,11 +357,10 @@ def _lines(tag: str, leaves: Mapping[str, object]) -> str:
 
 
 def _other_result(other: OtherResult) -> str:
-    # Ours: a stock server passes it over.
-    done = (
-        {"fraction_done": f"{other.fraction_done:.6f}"} if other.fraction_done else {}
-    )
-    return element("other_result", name=other.name, **done)
+    # Ours: a stock server passes them over.
+    fields = {"fraction_done": other.fraction_done, "current_cpu_time": other.cpu_s}
+    said = {tag: f"{value:.6f}" for tag, value in fields.items() if value}
+    return element("other_result", name=other.name, **said)
 
 
 def _report(result: ReportedResult) -> str:

@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 from stoilo.client.capture.arguments import StoredValue
 from stoilo.core.errors import StoiloError, UnreachableError, UsageError
 from stoilo.core.rate_limit import RECONNECTING
+from stoilo.core.rpc.progress_pb2 import ReportProgressRequest
 from stoilo.learn.core.models import Kernel
 
 Reached = TypeVar("Reached")
@@ -112,6 +113,9 @@ class Backend(ABC):
 
     async def refuse(self, job_id: str, reason: str) -> None:  # noqa: B027 - no hosts: nothing to do
         """Say that the answer of a job that ended cannot be used: its host is at fault."""
+
+    async def report(self, request: ReportProgressRequest) -> None:  # noqa: B027 - nobody to be told
+        """Tell whoever shows trainings how one goes; may raise a `StoiloError`."""
 
     def now(self) -> float:
         """Return the time that `JobEnd.finished_at` is counted in, s: it never goes back."""

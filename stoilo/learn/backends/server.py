@@ -14,6 +14,7 @@ from stoilo.client.options import CreateOptions, TaskLimits
 from stoilo.client.results import SystemError as TaskSystemError
 from stoilo.client.results import TimedOut, UserError
 from stoilo.core.errors import StoiloError, UnreachableError
+from stoilo.core.rpc.progress_pb2 import ReportProgressRequest
 from stoilo.core.types import TaskState
 from stoilo.learn.backends import Backend, Handle, Job, JobEnd
 
@@ -156,6 +157,11 @@ class ServerBackend(Backend):
             TimeoutError,
         ) as error:  # the training does not depend on it
             LOGGER.warning("a wrong answer could not be reported: %s", error)
+
+    async def report(self, request: ReportProgressRequest) -> None:
+        """Tell the server's console how a training goes."""
+        wire = self._connection.session.wire
+        await wire.call("ReportProgress", request, timeout_s=REPORT_S)
 
     async def close(self) -> None:
         """Stop waiting; tasks at the server go on and can be restored."""

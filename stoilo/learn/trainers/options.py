@@ -240,6 +240,7 @@ class TrainerOptions:
         conditions: of the volunteers, for that estimate.
         watcher: told of each update and, if it has `end_epoch`, of each epoch; or several
             (see `stoilo.learn.trainers.watching`).
+        console: whether the server's console is told how the training goes.
         on_epoch: told of each epoch.
         redundancy: copies and quorum of a task at a server. One copy when None, where the
             thesis (§9.2) computed each twice: half the work, and a wrong answer of the
@@ -272,6 +273,7 @@ class TrainerOptions:
     progress: bool | Display = False
     conditions: Conditions | None = None
     watcher: Watching | Sequence[Watching] | None = None
+    console: bool = True
     on_epoch: Callable[[EpochMetrics], None] | None = None
     redundancy: Redundancy | None = None
     flavor: str | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeAlias
 
@@ -23,7 +24,6 @@ from stoilo.learn.driver.downlink import as_downlink
 from stoilo.learn.driver.pace import MOST_CUTS
 from stoilo.learn.driver.probing import rehearse
 from stoilo.learn.driver.run import Run, RunSettings
-from stoilo.learn.driver.saving import Tally
 from stoilo.learn.driver.transport import as_transport
 from stoilo.learn.methods.synchronous import Synchronous
 from stoilo.learn.trainers.epochs import (
@@ -52,7 +52,8 @@ from stoilo.learn.trainers.options import (
 )
 from stoilo.learn.trainers.progress import Conditions, Display, Estimate, estimate_step
 from stoilo.learn.trainers.regions import as_gathered
-from stoilo.learn.trainers.watching import as_watchers, tell_epoch
+from stoilo.learn.trainers.reporting import Reports
+from stoilo.learn.trainers.watching import as_watchers, tell_epoch, tell_update
 
 # First version, sizes of the data parts → the method.
 MakeMethod: TypeAlias = Callable[[Snapshot, Sequence[int]], Method]
@@ -104,6 +105,9 @@ class Trainer:
         shown = Display() if self.options.progress is True else self.options.progress
         self._display = shown if isinstance(shown, Display) else None
         self._watchers = as_watchers(self._display) + as_watchers(self.options.watcher)
+        self._reports = Reports(self._backend, name)
+        if self.options.console:
+            self._watchers.append(self._reports)
         self._run: Run | None = None
         self.parts: list[Part] = []
         self._has_own = data is not None
@@ -133,7 +137,8 @@ class Trainer:
         self._private = set_privacy(method, self.options, len(self.parts))
         about = (method, self.form, self.parts, self._backend, settings)
         memory = self._run.memory if self._run else None
-        return Run(*about, watcher=self._watch, beside=self._record, memory=memory)
+        tell = partial(tell_update, self._watchers)
+        return Run(*about, watcher=tell, beside=self._record, memory=memory)
 
     def _most_out(self) -> int:
         """Return how many tasks are out at most."""
@@ -170,10 +175,6 @@ class Trainer:
         self._display.say(str(await asyncio.to_thread(self.estimate)))
         self._display.say(self.options.describe_trust())
         self._display.__enter__()
-
-    def _watch(self, update: Update, tally: Tally) -> None:
-        for watcher in self._watchers:
-            watcher(update, tally)
 
     async def _take_up(self, updates: list[Update]) -> None:
         ends = [place for place, one in enumerate(updates) if one.epoch_ended]
@@ -320,12 +321,11 @@ class Trainer:
             UsageError: ``STO-T004`` without data, ``STO-T040`` when the method orders
                 nothing.
         """
-        at_once = self.run.settings.in_flight
         if not (orders := self.draw_orders()):
             raise UsageError("STO-T040", "the method has nothing to be computed")
         given = conditions or self.options.conditions or Conditions()
         # More volunteers than tasks have nothing to do.
-        most, of = min(given.volunteers, at_once), self.options
+        most, of = min(given.volunteers, self.run.settings.in_flight), self.options
         about = (of.transport, of.downlink, replace(given, volunteers=most))
         return estimate_step(self.form, self.parts, orders, *about)
 
@@ -381,6 +381,7 @@ class Trainer:
         if self._run is not None and self._has_started:
             await self._run.close()
         self._between_epochs.close()
+        await self._reports.close()
         if self._is_ours:
             await self._backend.close()
 

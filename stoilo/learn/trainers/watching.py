@@ -47,6 +47,12 @@ def as_watchers(given: Watching | Iterable[Watching] | None) -> list[Watching]:
     return [given] if callable(given) else list(given)
 
 
+def tell_update(watchers: Sequence[Watching], update: Update, tally: Tally) -> None:
+    """Tell all of an update."""
+    for watcher in watchers:
+        watcher(update, tally)
+
+
 def tell_epoch(
     watchers: Sequence[Watching],
     metrics: EpochMetrics,

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from stoilo.core.rpc import accounts_pb2_grpc, reviews_pb2_grpc, tasks_pb2_grpc
+from stoilo.core.rpc import (
+    accounts_pb2_grpc,
+    progress_pb2_grpc,
+    reviews_pb2_grpc,
+    tasks_pb2_grpc,
+)
 from stoilo.core.types import BOUNDS
 from stoilo.server.admission.tokens import Authenticator
 from stoilo.server.api.intake import Intake, IntakeBounds
@@ -17,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from stoilo.server.api.accounts import AccountService
+    from stoilo.server.api.progress import ProgressService
     from stoilo.server.api.service import ReviewService, TaskService
     from stoilo.server.tls import TlsFiles
 
@@ -25,6 +31,7 @@ SERVICE_NAMES = (
     "stoilo.v1.TaskService",
     "stoilo.v1.ReviewService",
     "stoilo.v1.AccountService",
+    "stoilo.v1.ProgressService",
 )
 
 CONNECTION_OPTIONS = (
@@ -50,6 +57,7 @@ def bind_grpc(
     interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
     bounds: IntakeBounds | None = None,
     accounts: AccountService | None = None,
+    progress: ProgressService | None = None,
 ) -> tuple[grpc.aio.Server, int]:
     """Return a gRPC server with health and its bound port; must run in the event loop.
 
@@ -72,6 +80,8 @@ def bind_grpc(
         reviews_pb2_grpc.add_ReviewServiceServicer_to_server(reviews, server)  # type: ignore[no-untyped-call]  # generated
     if accounts is not None:
         accounts_pb2_grpc.add_AccountServiceServicer_to_server(accounts, server)  # type: ignore[no-untyped-call]  # generated
+    if progress is not None:
+        progress_pb2_grpc.add_ProgressServiceServicer_to_server(progress, server)  # type: ignore[no-untyped-call]  # generated
     checks = health.aio.HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(checks, server)
     if tls is None:

@@ -337,4 +337,5 @@ def _fill_copies(response: pb.PollTaskResponse, status: WorkunitStatus) -> None:
             sent_at=result.sent_at,
             received_at=result.received_at,
             cpu_s=result.cpu_s,
+            fraction_done=result.fraction_done,
         )

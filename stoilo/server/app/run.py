@@ -227,6 +227,7 @@ def _bind(
             tasks.review_service,
             (MeteredCalls(watching.sources.rpc),),
             accounts=tasks.account_service,
+            progress=tasks.progress_service,
         )
     except RuntimeError as error:  # gRPC's own, without a reason
         raise cannot_bind(config.grpc) from error

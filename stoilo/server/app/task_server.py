@@ -30,6 +30,7 @@ from stoilo.server.admission.statements import StatementWriter
 from stoilo.server.admission.submission import READING, Submissions
 from stoilo.server.admission.workunits import WorkunitWriter
 from stoilo.server.api.accounts import AccountService
+from stoilo.server.api.progress import ProgressService
 from stoilo.server.api.service import ReviewService, TaskService
 from stoilo.server.api.tasks import TaskDesk
 from stoilo.server.app.audit_log import AuditLog, open_log
@@ -179,6 +180,7 @@ class TaskServer:
         )
         self.review_service = ReviewService(store, self.review_desk, clock)
         self.account_service = AccountService(store, around.policy, clock)
+        self.progress_service = ProgressService(store, around.engine, clock)
         self.validation = validation
         self.keeper = OutcomeKeeper(
             store,

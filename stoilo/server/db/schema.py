@@ -246,6 +246,16 @@ standing = Table(
     Column("record", LargeBinary(16_384), nullable=False),
 )
 
+# What its owner's trainer says of a training (`api.progress`); the newest of an account.
+training = Table(
+    "training",
+    METADATA,
+    Column("account_id", Integer, ForeignKey("account.id"), primary_key=True),
+    Column("label", exact(128), primary_key=True),
+    Column("body", Medium, nullable=False),  # api.progress.Training, msgpack
+    Column("updated_at", BigInteger, nullable=False),
+)
+
 # What runs of a source or a level took (`measurements`); the subject is a digest.
 SAMPLE_BYTES = 1024
 Samples = LargeBinary(SAMPLE_BYTES).with_variant(mysql.BLOB(), "mysql", "mariadb")

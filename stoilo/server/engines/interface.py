@@ -153,7 +153,8 @@ class ResultOutcome(StrEnum):
 class ResultView:
     """One result as shown to the task's owner; times are 0 where nothing happened.
 
-    `cpu_s` is the processor time as its host claims it, s; 0: it does not say.
+    As its host claims it, 0 where it does not say: `cpu_s` is the processor time (so far),
+    s; `fraction_done` how far a run is, 0 to 1.
     """
 
     name: str
@@ -164,6 +165,7 @@ class ResultView:
     received_at: int
     cpu_s: float = 0.0
     host: int = 0  # who has it, 0 for nobody; its owner is shown a pseudonym
+    fraction_done: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +317,23 @@ class HostRecords(Protocol):
         workunits belong to: one account's word counts only so often against a host.
         Returns how many were counted, 0 for unknown names.
         """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What volunteers gave for workunits, as far as their results are kept."""
+
+    cpu_s: float  # processor time of results that count, as their hosts claim it, s
+    credit: float  # granted, in BOINC's units
+
+
+@runtime_checkable
+class Costs(Protocol):
+    """An engine that adds up what workunits cost; the stock one leaves that to BOINC."""
+
+    def cost(self, names: Sequence[str]) -> Cost:
+        """Return the cost of these workunits together, up to some thousands."""
         ...
 
 

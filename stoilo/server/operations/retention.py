@@ -51,7 +51,8 @@ class What(StrEnum):
 
     SOURCES = "sources"  # task and validator modules, also where they were published
     ARGUMENTS = "arguments"  # encoded arguments, and the blobs that they name
-    RESULTS = "results"  # values, errors' texts, output, and blobs of large values
+    # values, errors' texts, output, blobs of large values; what trainers said
+    RESULTS = "results"
     SALTS = "salts"  # nonces of statements and results, salts of accounts long unused
 
 
@@ -140,6 +141,10 @@ def delete_old(
                 count = _delete_arguments(connection, split)
             case What.RESULTS:
                 count = _delete_results(connection, split)
+                told = schema.training.c.updated_at < before
+                count += connection.execute(
+                    delete(schema.training).where(told)
+                ).rowcount
             case What.SALTS:
                 count = _delete_salts(connection, split, before, now, reviewers)
         done = Retained(what, before, count, published)

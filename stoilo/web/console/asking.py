@@ -40,11 +40,18 @@ class Asked:
     visitor: Visitor
     fields: Mapping[str, str]
     render: Callable[..., Response]  # template's name, values → page
+    live: bool = False  # asks for a page's changing part alone
 
     @property
     def task_id(self) -> str:
         """The id in the path, untrusted."""
         return str(self.request.path_params["task_id"])
+
+    @property
+    def path(self) -> str:
+        """The path and query that were asked for, as they may stand in a link."""
+        query = self.request.scope["query_string"].decode("ascii", "replace")
+        return quote(self.request.scope["path"]) + (f"?{query}" if query else "")
 
     def query(self, name: str) -> str:
         """Return a query's first value; raises ``STO-R010`` for an overlong one."""

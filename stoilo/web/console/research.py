@@ -21,19 +21,23 @@ from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import DeniedError, StoiloError
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
+from stoilo.server.api.progress import name_of
 from stoilo.server.api.service import CHUNK_BYTES
 from stoilo.web.console import wording
 from stoilo.web.console.asking import HEADERS, Asked, download, go
+from stoilo.web.console.live import Part, answer_live
 from stoilo.web.details import list_measures, remarks_of
 from stoilo.web.listing import list_source
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
     from typing import BinaryIO
 
+    import jinja2
     from starlette.responses import Response
 
     from stoilo.core.codec.nodes import Node
+    from stoilo.server.api.tasks import Submitted
     from stoilo.server.app.task_server import TaskServer
     from stoilo.web.listing import Listing
 
@@ -42,7 +46,6 @@ MOST_PAGES: Final = 40  # all that one list gives
 SHOWN_BYTES: Final = 4096  # a longer value is told of by its shape, and downloaded
 SHOWN_ITEMS: Final = 100  # of a map, on its page
 _KEY = re.compile(r"[A-Za-z0-9_-]{16,32}")
-_OF_MANY = re.compile(r" \S*[0-9]\S*$")
 BYTES: Final = "application/octet-stream"
 
 
@@ -65,8 +68,10 @@ class Label:
 class Research:
     """The handlers; they block but for `resubmit`."""
 
-    def __init__(self, tasks: TaskServer) -> None:
-        self._tasks = tasks
+    def __init__(
+        self, tasks: TaskServer, load: Callable[[str], jinja2.Template]
+    ) -> None:
+        self._tasks, self._load = tasks, load
 
     def tasks(self, asked: Asked) -> Response:
         """``/console/?state=&label=&page=``: his tasks, newest first, why each waits."""
@@ -96,39 +101,27 @@ class Research:
             more=len(found) > ON_PAGE * page and page < MOST_PAGES,
         )
 
-    def labels(self, asked: Asked) -> Response:
-        """``/console/labels``: maps and trainings, as far as a server knows of them."""
-        question = pb.ListTasksRequest()
-        found = self._tasks.desk.list_tasks(asked.visitor.owner, question).tasks
-        return asked.render("console/labels.html", labels=group_by_label(found))
-
     def task(self, asked: Asked) -> Response:
         """``/console/task/ID``: one task, all that its owner may know."""
         owner, desk = asked.visitor.owner, self._tasks.desk
-        submitted = desk.read(owner, asked.task_id)
-        spec, polled, gone = submitted.task.spec, pb.PollTaskResponse(), None
+        submitted = None if asked.live else desk.read(owner, asked.task_id)
+        polled, gone = pb.PollTaskResponse(task_id=asked.task_id), None
         try:
             polled = desk.poll(owner, asked.task_id)
         except StoiloError as error:  # a result that was deleted; the rest is here
-            gone = error
-        return asked.render(
-            "console/task.html",
-            task=submitted.task,
-            spec=spec,
-            polled=polled,
-            gone=gone,
-            hosts=desk.find_hosts(owner, asked.task_id),
-            value=describe_result(polled),
-            items=Counter(one.state for one in polled.items),
-            shown_items=list(enumerate(polled.items))[:SHOWN_ITEMS],
-            arguments=_described(submitted.contents.get(spec.arguments)),
-            listing=_listed(submitted.contents.get(spec.task_module)),
-            validator=_listed(submitted.contents.get(spec.validator_module)),
-            findings=remarks_of(*spec.codes),
-            ended=remarks_of(polled.code),
-            limits=[*list_measures(spec.limits), *list_measures(spec.redundancy)],
-            said=wording.SAID.get(asked.query("said"), ""),
-            key=os.urandom(12).hex(),
+            if submitted is None:
+                raise
+            polled.state, gone = submitted.task.state, error
+        hosts = desk.find_hosts(owner, asked.task_id)
+        final = TaskState(polled.state).final
+        text = self._load("console/task_part.html").render(
+            polled=polled, hosts=hosts, final=final, live=asked.live
+        )
+        part = Part(text, f"The task is {wording.STATES[polled.state]}.", not final)
+        more = {"polled": polled, "hosts": hosts, "gone": gone}
+        return answer_live(
+            *(asked, part, "console/task.html"),
+            lambda: _describe(submitted, polled, asked) | more if submitted else more,
         )
 
     def source(self, asked: Asked) -> Response:
@@ -188,11 +181,32 @@ class Research:
         return go(f"/console/task/{row.task_id}?said=resubmitted")
 
 
+def _describe(
+    submitted: Submitted, polled: pb.PollTaskResponse, asked: Asked
+) -> dict[str, object]:
+    spec, contents = submitted.task.spec, submitted.contents
+    return {
+        "task": submitted.task,
+        "spec": spec,
+        "value": describe_result(polled),
+        "items": Counter(one.state for one in polled.items),
+        "shown_items": list(enumerate(polled.items))[:SHOWN_ITEMS],
+        "arguments": _described(contents.get(spec.arguments)),
+        "listing": _listed(contents.get(spec.task_module)),
+        "validator": _listed(contents.get(spec.validator_module)),
+        "findings": remarks_of(*spec.codes),
+        "ended": remarks_of(polled.code),
+        "limits": [*list_measures(spec.limits), *list_measures(spec.redundancy)],
+        "said": wording.SAID.get(asked.query("said"), ""),
+        "key": os.urandom(12).hex(),
+    }
+
+
 def group_by_label(tasks: Iterable[pb.ListedTask]) -> list[Label]:
     """Return the labels of tasks (newest first) with how many are in which state. Pure."""
     found: dict[str, Label] = {}
     for task in tasks:
-        name = _OF_MANY.sub("", task.label)
+        name = name_of(task.label)
         one = found.setdefault(name, Label(name, task.label))
         one.states[task.state] += 1
         one.items += task.map_items

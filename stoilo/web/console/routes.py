@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import anyio
 import anyio.to_thread
@@ -25,7 +25,9 @@ from stoilo.web.console import wording
 from stoilo.web.console.account import Account
 from stoilo.web.console.asking import HEADERS, WITH_SCRIPT, Asked, go
 from stoilo.web.console.entrances import Entrances
+from stoilo.web.console.live import SCRIPTED, Parts
 from stoilo.web.console.operation import Operation
+from stoilo.web.console.progress import Progress
 from stoilo.web.console.research import Research
 from stoilo.web.console.reviewing import Reviewing
 from stoilo.web.console.sessions import Sessions, Visitor
@@ -49,13 +51,12 @@ _STATUS: Final = {
     "STO-E012": 413,
     "STO-E068": 429,
 }
-_SCRIPTED: Final = frozenset({"console/account.html", "console/sign_in.html"})
+_WITH_FILE: Final = frozenset({"console/account.html", "console/sign_in.html"})
 _BY_FAMILY: Final = {"usage": 400, "policy": 409, "denied": 403, "trust": 400}
 _CHECKS: Final[dict[str, Callable[[Owner, str], None]]] = {
     "Operate": tokens.check_operator,
     "ListReviews": tokens.check_reviewer,
     "GetReview": tokens.check_reviewer,
-    CALL: lambda _owner, _call: None,  # whose session it is was all there is to ask
 }
 
 
@@ -68,6 +69,7 @@ class Page:
     # whose permission it needs, a key of `_CHECKS` for a role's own; empty: nobody's
     call: str
     method: str = "GET"
+    live: bool = False  # a part of it refreshes itself
 
 
 def console_pages(place: ServerPlace) -> list[Route]:
@@ -91,7 +93,9 @@ class Console:
         self._dispatcher = place.config.dispatcher
         self._templates.globals.update(words=wording, dispatcher=self._dispatcher)
         self._turns = anyio.CapacityLimiter(AT_ONCE)
-        research, operation = Research(place.tasks), Operation(place)
+        parts, load = Parts(steady), self._templates.get_template
+        research, operation = Research(place.tasks, load), Operation(place)
+        progress = Progress(place.tasks, parts, load, clock)
         tickets = Tickets(steady)
         self.entrances = Entrances(place, self.sessions, tickets, steady)
         account = Account(place, tickets, self.entrances.ceremonies)
@@ -101,8 +105,9 @@ class Console:
         task, review = "/console/task/{task_id}", "/console/review/{task_id}"
         self.pages = (
             Page("/console/", research.tasks, "ListTasks"),
-            Page("/console/labels", research.labels, "ListTasks"),
-            Page(task, research.task, "PollTask"),
+            Page("/console/labels", progress.labels, "ListTasks", live=True),
+            Page("/console/label/{name:path}", progress.label, "ListTasks", live=True),
+            Page(task, research.task, "PollTask", live=True),
             Page(f"{task}/source.py", research.source, "PollTask"),
             Page(f"{task}/result/{{name}}", research.result, "DownloadBlob"),
             Page(f"{task}/cancel", research.cancel, "CancelTask", "POST"),
@@ -148,27 +153,48 @@ class Console:
 
     async def _serve(self, page: Page, request: Request) -> Response:
         """Answer for one page: who, whether he may, then what."""
+        if page.method == "GET":  # in one turn: what refreshes itself comes often
+            found = await self._in_turn(partial(self._show, page), request)
+            return cast("Response", found)
         visitor = None
         try:
-            guard = self.volunteers if page.call == CALL else self.sessions
-            visitor = await self._in_turn(guard.find, request)
-            home = wording.home_of(visitor.owner.role)
-            if page.path == "/console/" != home:
-                return go(home)
-            if page.call:
-                check = _CHECKS.get(page.call, tokens.check_permission)
-                check(visitor.owner, page.call)
-            fields: Mapping[str, str] = {}
-            if page.method == "POST":
-                fields = await self.sessions.read_form(request, visitor.token)
-                self.sessions.count_form(visitor.owner)
-            render = partial(self._render, visitor)
-            asked = Asked(request, visitor, fields, render)
+            visitor = await self._in_turn(partial(self._admit, page), request)
+            fields = await self.sessions.read_form(request, visitor.token)
+            self.sessions.count_form(visitor.owner)
+            asked = Asked(request, visitor, fields, partial(self._render, visitor))
             found = await self._in_turn(page.handler, asked)
             answer: Response = await found if isawaitable(found) else found
         except StoiloError as error:
             answer = self._problem(error, visitor, request)
         return answer
+
+    def _show(self, page: Page, request: Request) -> Response:
+        live = page.live and request.headers.get("hx-request") == "true"
+        visitor = None
+        try:
+            visitor = self._admit(page, request, by_itself=live)
+            home = wording.home_of(visitor.owner.role)
+            if page.path == "/console/" != home:
+                return go(home)
+            headers = SCRIPTED if page.live else None
+            render = partial(self._render, visitor, headers=headers)
+            answer = page.handler(Asked(request, visitor, {}, render, live))
+        except StoiloError as error:
+            if live:  # nobody would read a page
+                return Response(status_code=status_of(error), headers=HEADERS)
+            return self._problem(error, visitor, request)
+        return cast("Response", answer)
+
+    def _admit(
+        self, page: Page, request: Request, *, by_itself: bool = False
+    ) -> Visitor:
+        if page.call == CALL:  # whose session it is was all there is to ask
+            return self.volunteers.find(request)
+        visitor = self.sessions.find(request, by_itself=by_itself)
+        if page.call:
+            check = _CHECKS.get(page.call, tokens.check_permission)
+            check(visitor.owner, page.call)
+        return visitor
 
     async def _in_turn(self, work: Callable[[Any], Any], value: object) -> Any:  # noqa: ANN401
         return await anyio.to_thread.run_sync(work, value, limiter=self._turns)
@@ -260,14 +286,15 @@ class Console:
         visitor: Visitor | None,
         template: str,
         status: int = 200,
+        headers: Mapping[str, str] | None = None,
         **values: object,
     ) -> Response:
         owner = visitor.owner if visitor else None
         form = self.sessions.stamp(visitor.token) if visitor else ""
         common = {"owner": owner, "form": form}
         html = self._templates.get_template(template).render(common | values)
-        headers = HEADERS | WITH_SCRIPT if template in _SCRIPTED else HEADERS
-        return Response(html, status, headers, "text/html; charset=utf-8")
+        own = HEADERS | WITH_SCRIPT if template in _WITH_FILE else HEADERS
+        return Response(html, status, headers or own, "text/html; charset=utf-8")
 
 
 def _of_volunteers(request: Request) -> bool:

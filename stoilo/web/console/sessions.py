@@ -48,6 +48,7 @@ FORM_PACE: Final = BodyPace(pause_s=10.0, first_s=20.0)
 SIGN_INS: Final = 10  # of one address
 FORMS: Final = 60  # of one account
 PAGES: Final = 240  # of one account
+PARTS: Final = 2400  # of one account: pages that refresh themselves, 200 at once
 # What a browser says of a form of our own page, or that it does not say
 _OWN: Final = frozenset({"", "none", "same-origin"})
 
@@ -85,6 +86,7 @@ class Sessions:
         self._addresses = CallRates(CallLimits(account_calls=SIGN_INS), steady)
         self._forms = TokenBuckets(FORMS, clock=steady)
         self._pages = TokenBuckets(PAGES, clock=steady)
+        self._parts = TokenBuckets(PARTS, clock=steady)
 
     def sign_in(self, secret: str, address: str) -> str:
         """Return a new session's token for an (untrusted) secret; raises ``STO-R001``.
@@ -107,21 +109,25 @@ class Sessions:
                 self._used.popitem(last=False)
         return token
 
-    def find(self, request: Request) -> Visitor:
-        """Return who asks, or raise ``STO-R001``; ``STO-E068`` when too often."""
+    def find(self, request: Request, *, by_itself: bool = False) -> Visitor:
+        """Return who asks, or raise ``STO-R001``; ``STO-E068`` when too often.
+
+        `by_itself`: a page asks, not a person. That keeps no session alive, and takes
+        nothing of what a person may ask for.
+        """
         token = request.cookies.get(self.cookie, "")
         digest, now = tokens.token_digest(token), self._steady()
         with self._lock:
             used, since = self._used.pop(digest, (float("-inf"), 0.0))
             if now - used <= IDLE_S:
-                self._used[digest] = now, since
+                self._used[digest] = used if by_itself else now, since
         if now - used > IDLE_S:
             if used > float("-inf"):  # it was one
                 self._end(token)
             raise DeniedError("STO-R001", "you are not signed in, or no longer")
         with self._store.read() as connection:
             owner = tokens.find_owner(connection, token, self._clock())
-        self.count_page(owner)
+        _bound(self._parts if by_itself else self._pages, str(owner.account_id))
         return Visitor(owner, token, now - since <= FRESH_S)
 
     def sign_out(self, visitor: Visitor) -> None:

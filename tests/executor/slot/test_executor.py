@@ -220,7 +220,8 @@ def start(executor, work):
 
 
 def is_under_way(executor, work):
-    return executor.fractions().get(work.result, 0.0) > 0.0
+    said = executor.progress().get(work.result)
+    return said is not None and said.fraction_done > 0.0
 
 
 def test_result_that_a_former_start_left_is_taken(tmp_path, make):

@@ -20,7 +20,7 @@ import pytest
 from stoilo.core.codec.skeleton import encode
 from stoilo.core.digests import content_digest
 from stoilo.core.errors import DeniedError
-from stoilo.core.rpc import accounts_pb2, reviews_pb2, tasks_pb2
+from stoilo.core.rpc import accounts_pb2, progress_pb2, reviews_pb2, tasks_pb2
 from stoilo.core.signatures import PrivateKey
 from stoilo.executor.verifier.statements import Review, digest_arguments, sign_review
 from stoilo.executor.verifier.targets import Reviewer
@@ -43,7 +43,7 @@ POLICY = msgspec.structs.replace(
 )
 SERVICES = {
     service.full_name: service
-    for file in (tasks_pb2, reviews_pb2, accounts_pb2)
+    for file in (tasks_pb2, reviews_pb2, accounts_pb2, progress_pb2)
     for service in file.DESCRIPTOR.services_by_name.values()
 }
 CALLS = [
@@ -68,9 +68,12 @@ class World:
         method = SERVICES[service].methods_by_name[rpc]
         kinds = (method.client_streaming, method.server_streaming)
         kind = "_".join("stream" if one else "unary" for one in kinds)
-        module = {"Task": tasks_pb2, "Review": reviews_pb2, "Account": accounts_pb2}[
-            service.rpartition(".")[2].removesuffix("Service")
-        ]
+        module = {
+            "Task": tasks_pb2,
+            "Review": reviews_pb2,
+            "Account": accounts_pb2,
+            "Progress": progress_pb2,
+        }[service.rpartition(".")[2].removesuffix("Service")]
         answers = getattr(module, method.output_type.name)
         make = getattr(self.channel, kind)
         stub = make(
@@ -154,6 +157,9 @@ TRIALS: dict[str, Trial] = {
     "ShowAccount": Trial("", lambda *_: A.ShowAccountRequest()),
     "IssueToken": Trial("", lambda *_: A.IssueTokenRequest(name="own", days=1)),
     "RevokeToken": Trial(TOKEN, lambda _, name: A.RevokeTokenRequest(token=name)),
+    "ReportProgress": Trial(
+        "", lambda *_: progress_pb2.ReportProgressRequest(label="secret plan")
+    ),
 }
 STRANGERS = {
     "eve": Role.RESEARCHER,
@@ -186,6 +192,7 @@ async def a_world(tmp_path) -> AsyncIterator[World]:
         None,
         parts.review_service,
         accounts=parts.account_service,
+        progress=parts.progress_service,
     )
     await server.start()
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
@@ -253,7 +260,7 @@ def test_call_that_names_nothing_shows_nothing_of_another(
     tmp_path, service: str, rpc: str
 ) -> None:
     trial = TRIALS[rpc]
-    reveals = {"UploadBlob": "OK", "IssueToken": "sto_"}
+    reveals = {"UploadBlob": "OK", "IssueToken": "sto_", "ReportProgress": "OK"}
 
     async def scene(world: World) -> None:
         secrets = [world.names[TASK], world.names[TOKEN], "secret plan", '"ada"']

@@ -226,3 +226,13 @@ def test_time_to_come_and_a_foreign_directory_are_refused(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match="STO-U004"):
         retain(tmp_path, What.SALTS, 9, 10, {})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_trainer_said_goes_with_results(bench: Bench) -> None:
+    table = schema.training
+    row = {"account_id": 1, "label": "run", "body": b"x"}
+    with bench.store.write() as connection:
+        connection.execute(insert(table).values(row | {"updated_at": bench.clock()}))
+    assert clean(bench, What.RESULTS).count == 0  # control: it is young
+    bench.clock.now += 2 * DAY_S
+    assert clean(bench, What.RESULTS).count == 1

@@ -13,7 +13,9 @@ import pytest
 
 from stoilo.core.boinc.messages import HostInfo, SchedulerRequest
 from stoilo.core.codec.skeleton import encode
+from stoilo.core.rpc import progress_pb2 as pb
 from stoilo.core.types import Redundancy
+from stoilo.server.admission.tokens import find_owner
 from stoilo.server.engines.embedded.engine import EmbeddedEngine
 from stoilo.web.pages import load_assets
 from tests.support.axe import find_grave
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from tests.support.reviews import Desk
 
+LABEL = f"label/training {'long' * 20}"
 PAGES = (
     "sign-in",
     "sign-in?link=x",
@@ -35,6 +38,8 @@ PAGES = (
     "labels",
     "account",
     "account?said=removed",
+    LABEL,
+    "label/",
     "task/DONE",
     "task/OPEN?said=ended",
     "task/FAILED",
@@ -208,6 +213,16 @@ def fill(desk: Desk) -> dict[str, str]:
         made[name] = desk.submit(name, task_module=source, level="numeric")
         if name == "SIGNED":
             desk.hand_in(made[name])
+    with bench.store.read() as connection:
+        owner = find_owner(connection, bench.token, bench.clock())
+    label = LABEL.removeprefix("label/")
+    run(bench.submit("training", label=f"{label} 1"))
+    points = [
+        pb.ProgressPoint(version=n, loss=10.0**30 / n, held_out=n, answers=1)
+        for n in range(1, 40)
+    ]
+    asked = pb.ReportProgressRequest(label=label, points=points)
+    bench.server.progress_service.report(owner, asked)
     return made
 
 
@@ -249,7 +264,7 @@ def who(visitors: dict[str, Visitor], page: str) -> Visitor:
 def place(tasks: dict[str, str], page: str) -> str:
     for name, task in tasks.items():
         page = page.replace(name, task)
-    return f"/console/{page}"
+    return f"/console/{page.replace(' ', '%20')}"
 
 
 def test_every_page_of_the_console_is_looked_at(shared: ConsoleBench) -> None:
@@ -360,7 +375,10 @@ FOCUSED = """() => {
 
 @pytest.mark.parametrize(
     "page",
-    ["", "task/DONE", "project", "traffic", "sign-in", "review/WAITS", "volunteer"],
+    [
+        *("", "task/DONE", LABEL, "project", "traffic"),
+        *("sign-in", "review/WAITS", "volunteer"),
+    ],
 )
 def test_keyboard_alone_reaches_everything_and_shows_where_it_is(
     visitors: dict[str, Visitor],

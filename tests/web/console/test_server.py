@@ -51,6 +51,34 @@ async def main(path, label, copies):
 
 asyncio.run(main(*sys.argv[1:3], int(sys.argv[3])))
 '''
+TRAINING = '''\
+"""Three weights, by gradients of other people's computers."""
+import asyncio
+import sys
+
+import numpy as np
+
+import stoilo
+from stoilo import learn
+
+
+def squares(parameters, x, y):
+    rest = x @ parameters["w"] - y
+    return float(rest @ rest) / len(y), {"w": 2 * x.T @ rest / len(y)}
+
+
+async def main(path):
+    """Train a little."""
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    y = x @ [1.0, -2.0, 3.0]
+    model = learn.ArrayModel({"w": np.zeros(3)}, squares)
+    options = learn.TrainerOptions(tasks=2, held_out=(x, y))
+    async with stoilo.connect(path) as conn:
+        await learn.fit("fedavg", model, (x, y), conn, epochs=4, options=options)
+
+
+asyncio.run(main(sys.argv[1]))
+'''
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +182,36 @@ def test_task_is_submitted_once_more_and_finishes(
     assert "the same work once more" in page.inner_text("main")
     assert first not in page.url
     wait_until(lambda: page.reload() and "succeeded" in page.text_content(".lead"))
+
+
+def test_training_changes_on_its_page_while_somebody_looks(
+    browser: Any, deployed: Deployment, tmp_path: Path
+) -> None:
+    script = tmp_path / "training.py"
+    script.write_text(TRAINING)
+    words = [sys.executable, str(script), str(deployed.data / "connection.json")]
+    with browser.new_context() as context, subprocess.Popen(words) as training:
+        page, complaints = context.new_page(), []
+        page.on("console", lambda message: complaints.append(message.text))
+        page.goto(link(deployed, "local", "console"))
+        page.get_by_role("button", name="Sign in").click()
+        page.goto(f"{deployed.line.http}console/labels")
+        page.get_by_role("link", name="fedavg", exact=True).click(timeout=120_000)
+        page.evaluate("window.kept = true")
+        page.wait_for_selector("svg.chart polyline.held_out", timeout=120_000)
+        page.wait_for_selector("text=its trainer has closed", timeout=120_000)
+        assert page.evaluate("window.kept")  # not loaded again
+        assert training.wait(60) == 0
+        assert complaints == []
+        assert page.locator("[hx-get]").count() == 0  # it asks no more
+        for text in (
+            "All tasks",
+            "s of processor time",
+            "counted, 0 refused",
+            "median",
+        ):
+            assert text in page.text_content("main")
+        photograph(page, "training", tmp_path)
 
 
 def test_operator_sees_the_project_and_no_task_of_others(

@@ -37,7 +37,11 @@ from stoilo.server.engines.embedded.workunits.purge import (
     Retention,
     purge,
 )
-from stoilo.server.engines.embedded.workunits.status import read_figures, read_status
+from stoilo.server.engines.embedded.workunits.status import (
+    read_cost,
+    read_figures,
+    read_status,
+)
 from stoilo.server.engines.embedded.workunits.store import Store
 from stoilo.server.engines.embedded.workunits.upload_quota import UploadLimits
 from stoilo.server.engines.embedded.workunits.uploads import UploadDesk
@@ -54,6 +58,7 @@ if TYPE_CHECKING:
     from stoilo.server.engines.embedded.files.holders import Nodes
     from stoilo.server.engines.interface import (
         Assimilator,
+        Cost,
         EngineFigures,
         Validation,
         WorkunitStatus,
@@ -256,7 +261,12 @@ class EmbeddedEngine:
         """Return where a workunit is; see `interface.Engine`."""
         since = self.now() - SEEN_WITHIN_S
         with self._database.read() as connection:
-            return read_status(connection, name, since)
+            return read_status(connection, name, since, self.scheduler.progress.find)
+
+    def cost(self, names: Sequence[str]) -> Cost:
+        """Return what workunits cost; see `interface.Costs`."""
+        with self._database.read() as connection:
+            return read_cost(connection, names)
 
     def check_database(self) -> None:
         """Ask the database for a row; see `interface.MeasuredEngine`."""

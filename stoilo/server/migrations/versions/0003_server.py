@@ -1,4 +1,4 @@
-"""What is kept of passkeys."""
+"""What is kept of passkeys, and what trainers say of their trainings."""
 
 from __future__ import annotations
 

@@ -49,6 +49,7 @@ from stoilo.server.engines.embedded.scheduling.hosts import (
     level_notice,
     next_call,
 )
+from stoilo.server.engines.embedded.scheduling.progress import Progress
 from stoilo.server.engines.embedded.scheduling.reports import (
     REPORTS_TAKEN,
     is_needless,
@@ -87,6 +88,7 @@ class Scheduler:
     Attributes:
         on_lack: called when a client asks a project without any programs; returns what its
             user is told and when it asks again, s; an empty text: as one of a strange platform.
+        progress: what hosts say of unfinished results.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class Scheduler:
         self._on_report = on_report
         self._chance = chance
         self._activity = HostActivity()
+        self.progress = Progress()
         self._catalogue: Catalogue | None = None
 
     def handle(
@@ -192,6 +195,7 @@ class Scheduler:
             connection, host, reports, request.host.fpops, held, now, self._mirrors
         )
         guest = replace(guest, host=replace(host, quotas=quotas))
+        self.progress.note(request.other_results, held)
         left = [result for name, result in held.items() if name not in over]
         catalogue = self._current(connection, row.catalogue or "", base_url)
         program = choose_program(catalogue, request)

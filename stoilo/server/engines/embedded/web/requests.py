@@ -84,7 +84,12 @@ def parse_request(data: bytes) -> SchedulerRequest:
         ncpus=int(max(1, min(MOST_PROCESSORS, _measure(host, "p_ncpus")))),
         results=_reports(results),
         other_results=tuple(
-            OtherResult(check_name(item.string("name"))) for item in unfinished
+            OtherResult(
+                check_name(item.string("name")),
+                min(1.0, _measure(item, "fraction_done")),
+                _measure(item, "current_cpu_time"),
+            )
+            for item in unfinished
         ),
         wait_s=max(0.0, root.number("stoilo_wait")),
         wishes=_wishes(root),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlalchemy import distinct, func, select
@@ -14,6 +15,7 @@ from stoilo.server.engines.embedded.db.records import (
     load_view,
 )
 from stoilo.server.engines.interface import (
+    Cost,
     EngineFigures,
     ResultOutcome,
     ResultProgress,
@@ -22,8 +24,11 @@ from stoilo.server.engines.interface import (
 from stoilo.server.engines.status import WITHIN_S, age_of, count_rows, status_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from sqlalchemy import Connection
 
+    from stoilo.core.boinc.messages import OtherResult
     from stoilo.server.engines.embedded.db.schema import AnyRow
     from stoilo.server.engines.interface import WorkunitStatus
 
@@ -32,6 +37,8 @@ def read_status(
     connection: Connection,  # of the engine's database
     name: str,  # of the workunit
     since: int,  # a host counts as attached when it called at that time, s, or later
+    # what a host says of a result that it has not finished
+    said: Callable[[str], OtherResult | None] = lambda _name: None,
 ) -> WorkunitStatus | None:
     """Return a workunit's status, None for names never created."""
     row = connection.execute(
@@ -39,7 +46,12 @@ def read_status(
     ).first()
     if row is None:
         return None
-    views = _results(connection, row.id)
+    views = tuple(
+        _with_progress(one, said(one.name))
+        if one.state is ResultProgress.IN_PROGRESS
+        else one
+        for one in _results(connection, row.id)
+    )
     attached = _count_attached(connection, row, since)
     view = load_view(connection, row.id)
     return status_of(
@@ -70,6 +82,12 @@ def _results(connection: Connection, workunit_id: int) -> tuple[ResultView, ...]
     )
 
 
+def _with_progress(view: ResultView, said: OtherResult | None) -> ResultView:
+    if said is None:
+        return view
+    return replace(view, cpu_s=said.cpu_s, fraction_done=said.fraction_done)
+
+
 def _count_attached(connection: Connection, workunit: AnyRow, since: int) -> int:
     hosts, users = schema.hosts, schema.users
     query = (
@@ -89,6 +107,15 @@ def _shown_outcome(result: AnyRow) -> ResultOutcome:
     """Return the outcome as the owner sees it: a false value counts as invalid."""
     outvoted = result.validity == Validity.INVALID
     return ResultOutcome.INVALID if outvoted else ResultOutcome(result.outcome)
+
+
+def read_cost(connection: Connection, names: Sequence[str]) -> Cost:
+    """Return what workunits cost together, as far as their rows are kept."""
+    results, workunits = schema.results, schema.workunits
+    sums = [func.sum(results.c.cpu_s), func.sum(results.c.granted)]
+    joined = select(*sums).join(workunits, workunits.c.id == results.c.workunit_id)
+    found = connection.execute(joined.where(workunits.c.name.in_(list(names)))).one()
+    return Cost(*(one or 0.0 for one in found))
 
 
 def read_figures(connection: Connection, now: int) -> EngineFigures:

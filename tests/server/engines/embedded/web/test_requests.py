@@ -267,3 +267,19 @@ def test_output_that_grows_when_it_is_escaped_is_no_reason_to_refuse():
     copies = [data[begin:end].replace("w_1_0", f"w_{n}_0") for n in range(20)]
     whole = data[:begin] + "".join(copies) + data[end:]
     assert len(parse_request(whole.encode()).results) == 20
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [("0.25", 0.25), ("7", 1.0), ("-1", 0.0), ("nan", 0.0), ("1e999", 0.0), ("x", 0.0)],
+)
+def test_progress_of_an_unfinished_result_is_within_bounds(said, found):
+    text = (
+        "<scheduler_request><host_info><host_cpid>abc</host_cpid></host_info>"
+        f"<other_results><other_result><name>r_1</name><fraction_done>{said}"
+        f"</fraction_done><current_cpu_time>{said}</current_cpu_time></other_result>"
+        "</other_results></scheduler_request>"
+    )
+    (other,) = parse_request(text.encode()).other_results
+    assert other.fraction_done == found
+    assert other.cpu_s == (7.0 if said == "7" else found)
