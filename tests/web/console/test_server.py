@@ -211,7 +211,7 @@ def test_training_changes_on_its_page_while_somebody_looks(
             "median",
         ):
             assert text in page.text_content("main")
-        photograph(page, "training", tmp_path)
+        check_views(page)
 
 
 def test_operator_sees_the_project_and_no_task_of_others(
