@@ -136,7 +136,7 @@ class WildRound:
             if node not in self.nodes:
                 self._carry_out(newest, newest.gone(node, self.now))
         for _ in range(most):
-            for node in [n for n in self.nodes if n not in newest.parts]:
+            for node in [n for n in self.nodes if n not in newest.ledgers[0].parts]:
                 self._report(newest, node)
             if newest.done:
                 return

@@ -66,11 +66,12 @@ class Agent(TokenService):
         self._rounds = dict[int, list[str]]()  # that the owner collects
         self._changed = threading.Condition()
         self._busy = set[w.Item]()
-        # round → the sum that was made last
-        self._adding, self._latest = threading.Lock(), dict[int, w.Item]()
+        # round and segment → the sum that was made last
+        self._adding = threading.Lock()
+        self._latest = dict[tuple[int, int], w.Item]()
         for item in sorted(self.holdings.list(), key=lambda one: len(one.ids)):
             if item.ids:
-                self._latest[item.number] = item
+                self._latest[item.number, item.segment] = item
         self._turns = threading.BoundedSemaphore(_FETCHES)
         self._links = [_Link(self, place) for place in coordinators]
 
@@ -109,7 +110,8 @@ class Agent(TokenService):
                 threading.Thread(target=self._get, args=(order,), daemon=True).start()
             case w.Drop(number=number):
                 self.holdings.drop(number, sums=True)
-                self._latest.pop(number, None)
+                for segment in range(w.SEGMENTS):
+                    self._latest.pop((number, segment), None)
         return True
 
     def leave(self, link: _Link) -> None:
@@ -162,10 +164,10 @@ class Agent(TokenService):
         if not order.item.ids:
             return order.item
         with self._adding:
-            number = order.item.number
-            base = order.base or self._latest.get(number)
+            place = order.item.number, order.item.segment
+            base = order.base or self._latest.get(place)
             made = self.holdings.add(base, order.item) if base else order.item
-            self._latest[number] = made
+            self._latest[place] = made
             return made
 
     def talk(self, stream: socket.socket, owner: str) -> None:
@@ -178,6 +180,8 @@ class Agent(TokenService):
                     self._serve(stream, asked)
                 case w.Give(item):
                     self._take(stream, item)
+                    for _ in range(item.segment + 1, item.of):
+                        self._take(stream, w.receive(stream, w.Give).item)
                 case w.Collect() as asked:
                     self._collect(stream, asked)
         except StoiloError as error:
@@ -197,7 +201,7 @@ class Agent(TokenService):
             self.holdings.receive(stream, item, time.monotonic() + w.OWNER_S)
         if item.ids:
             with self._adding:
-                self._latest.setdefault(item.number, item)
+                self._latest.setdefault((item.number, item.segment), item)
         self.tell(w.Has(item))
         p.send_frame(stream, w.DONE)
 
@@ -212,31 +216,33 @@ class Agent(TokenService):
             self.tell(w.Opened(asked.number, asked.ids))
         with self._changed:
             best = self._best(asked.number, wanted)
-            while best is None or wanted.difference(best.ids):
+            while not best or wanted.difference(best[0].ids):
                 if (left := end - time.monotonic()) <= 0:
                     break
                 self._changed.wait(left)
                 best = self._best(asked.number, wanted)
-        if best is None:
+        if not best:
             why = f"nothing of {asked.number} came in time"
             raise UnreachableError("STO-T037", why)
-        with self.holdings.open(best) as file:
-            p.send_frame(stream, w.Give(best))
-            w.send_bytes(stream, file)
-            w.receive(stream, p.Answer)
-        if wanted and not wanted.difference(best.ids):
+        for item in best:
+            with self.holdings.open(item) as file:
+                p.send_frame(stream, w.Give(item))
+                w.send_bytes(stream, file)
+        w.receive(stream, p.Answer)
+        if wanted and not wanted.difference(best[0].ids):
             with self._changed:
                 self._rounds.pop(asked.number, None)
             self.tell(w.Opened(asked.number, []))
 
-    def _best(self, number: int, wanted: set[str]) -> w.Item | None:
-        """Return the version of a number, or the round's part with most of what is wanted."""
-        fits = [
-            one
-            for one in self.holdings.list(number)
-            if bool(one.ids) == bool(wanted) and wanted.issuperset(one.ids)
-        ]
-        return max(fits, key=lambda one: len(one.ids), default=None)
+    def _best(self, number: int, wanted: set[str]) -> list[w.Item]:
+        """Return the version of a number, or the segments of as large a sum as is whole."""
+        found = dict[tuple[tuple[str, ...], int], dict[int, w.Item]]()
+        for one in self.holdings.list(number):
+            if bool(one.ids) == bool(wanted) and wanted.issuperset(one.ids):
+                found.setdefault((one.ids, one.of), {})[one.segment] = one
+        whole = [key for key, segments in found.items() if len(segments) == key[1]]
+        best = max(whole, key=lambda key: len(key[0]), default=None)
+        return [found[best][segment] for segment in range(best[1])] if best else []
 
 
 class _Link:
@@ -308,7 +314,11 @@ def _find_fault(error: Exception) -> Literal["", "bytes", "stalled", "refused"]:
 
 
 def give(
-    place: ShardPlace, number: int, data: bytes, ids: tuple[str, ...] = ()
+    place: ShardPlace,
+    number: int,
+    data: bytes,
+    ids: tuple[str, ...] = (),
+    least: int = w.LEAST_SEGMENT,
 ) -> w.Item:
     """Let the owner's node hold bytes, and return the item that they are.
 
@@ -317,19 +327,21 @@ def give(
         number: of the version, or of the round.
         data: a version for all nodes; or (with `ids`) numbers of `holdings.WORD`.
         ids: whose contribution to the round it is.
+        least: bytes of a segment, the same at all nodes; see `wire.cut`.
 
     Raises:
         UnreachableError: ``STO-T037``, the node cannot take them.
         OSError: it is not there, or stands still.
     """
-    item = w.Item(number, content_digest(data), len(data), ids)
     with place.connect(w.STALL_S) as stream:
-        p.send_frame(stream, w.Give(item))
-        w.receive(stream, p.Answer)
-        w.send_bytes(stream, io.BytesIO(data))
-        stream.settimeout(None)  # it may have to write them
-        w.receive(stream, p.Answer)
-    return item
+        for item, piece in w.cut(number, data, ids, least):
+            stream.settimeout(w.STALL_S)
+            p.send_frame(stream, w.Give(item))
+            w.receive(stream, p.Answer)
+            w.send_bytes(stream, io.BytesIO(piece))
+            stream.settimeout(None)  # it may have to write them
+            w.receive(stream, p.Answer)
+    return w.Item(number, content_digest(data), len(data), ids)
 
 
 def collect(
@@ -343,10 +355,13 @@ def collect(
         UnreachableError: ``STO-T037``, nothing of it came in time.
         OSError: the node is not there.
     """
-    found = io.BytesIO()
+    found, end = io.BytesIO(), time.monotonic() + wait_s + w.OWNER_S
     with place.connect(wait_s + w.STALL_S) as stream:
         p.send_frame(stream, w.Collect(number, sorted(ids), wait_s))
-        item = w.receive(stream, w.Give).item
-        w.receive_bytes(stream, item, found, time.monotonic() + w.OWNER_S)
+        item: w.Item | None = None
+        while item is None or item.segment + 1 < item.of:
+            item = w.receive(stream, w.Give).item
+            w.receive_bytes(stream, item, found, end)
         p.send_frame(stream, w.DONE)
-    return item, found.getvalue()
+    data = found.getvalue()
+    return w.Item(number, content_digest(data), len(data), item.ids), data

@@ -63,6 +63,7 @@ class _Order:
         """Say whether this is what it was for: the item, or a sum that it went into."""
         fetched = self.item
         is_in = {*fetched.ids} < {*item.ids} and fetched.number == item.number
+        is_in &= fetched.segment == item.segment
         return name == self.transfer.receiver and (item == fetched or is_in)
 
 
@@ -101,8 +102,8 @@ class Coordinator(TokenService):
         self._versions = dict[int, d.Distribution]()  # each called by its item's key
         self._items = dict[int, w.Item]()
         self._rounds = dict[int, a.Aggregation]()
-        # round → node → its parts: the last that it made first, its own behind
-        self._parts = dict[int, dict[str, list[w.Item]]]()
+        # round → node and segment → its parts: the last that it made first, its own behind
+        self._parts = dict[int, dict[tuple[str, int], list[w.Item]]]()
         self._orders = dict[str, _Order]()  # by what nodes call it
         self._given = set[Transfer]()
         self._serial = itertools.count()
@@ -187,7 +188,8 @@ class Coordinator(TokenService):
         for one in self._versions.values():
             one.gone(node.name, time.monotonic())
         for parts in self._parts.values():
-            parts.pop(node.name, None)
+            for key in [key for key in parts if key[0] == node.name]:
+                del parts[key]
         for number, summed in self._rounds.items():
             self._send_sums(summed.gone(node.name, time.monotonic()), number)
         self._give()
@@ -237,7 +239,8 @@ class Coordinator(TokenService):
             parts = self._keep_part(name, item)
             if (summed := self._rounds.get(item.number)) is not None:
                 summed.size, summed.lease_s = item.size, _lease_s(item.size)
-                self._send_sums(summed.ready(name, parts, now), item.number)
+                again = summed.ready(name, parts, now, item.segment)
+                self._send_sums(again, item.number)
             return
         newest = sorted({item.number, *self._versions})[-KEPT_VERSIONS:]
         if item.number not in newest:
@@ -269,7 +272,8 @@ class Coordinator(TokenService):
 
     def _keep_part(self, name: str, item: w.Item) -> list[a.Ids]:
         """Note a part of a round, and return what its node can send."""
-        held = self._parts.setdefault(item.number, {}).setdefault(name, [])
+        here = self._parts.setdefault(item.number, {})
+        held = here.setdefault((name, item.segment), [])
         known = [item, *(one for one in held if one != item)]
         own = [one for one in known if one.ids == (name,)]
         held[:] = [one for one in known if one not in own][:1] + own[:1]
@@ -295,9 +299,11 @@ class Coordinator(TokenService):
                 iteration=self._begun["round"],
                 lease_s=_lease_s(size),
             )
-            for name in {root: (), **here}:
-                parts = [frozenset(i.ids) for i in here.get(name, [])]
-                self._send_sums(one.ready(name, parts, time.monotonic()), number)
+            # The root last: it takes what is left over when all others are paired.
+            for name, segment in {**here, (root, 0): ()}:
+                parts = [frozenset(i.ids) for i in here.get((name, segment), [])]
+                again = one.ready(name, parts, time.monotonic(), segment)
+                self._send_sums(again, number)
             for old in sorted(self._rounds)[:-KEPT_ROUNDS]:
                 self._close_round(old)
 
@@ -333,8 +339,9 @@ class Coordinator(TokenService):
             case a.Aggregation() as one, a.Order() as transfer:
                 if fault == "bytes":
                     self._links.dispute(transfer.sender, name, "bytes")
+                parts = one.ledgers[transfer.segment].parts.get(name, [])
                 if fault == "refused":
-                    again = one.refused(name, transfer, one.parts.get(name, []), now)
+                    again = one.refused(name, transfer, parts, now)
                 else:
                     again = one.lost(transfer, now, fault=fault == "stalled")
                 self._send_sums(again, order.item.number)
@@ -356,9 +363,10 @@ class Coordinator(TokenService):
     def _send_sums(self, orders: Iterable[a.Order], number: int) -> None:
         for order in orders:
             here, own = self._parts.get(number, {}), (order.receiver,)
-            base = [i for i in here.get(order.receiver, []) if i.ids == own]
+            held = here.get((order.receiver, order.segment), [])
+            base = [i for i in held if i.ids == own]
             onto = base[0] if order.afresh and base else None
-            for part in here.get(order.sender, []):
+            for part in here.get((order.sender, order.segment), []):
                 if {*part.ids} == order.part:
                     self._order(order, part, onto)
 

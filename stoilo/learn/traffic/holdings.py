@@ -77,7 +77,7 @@ class Holdings:
         if (
             len(ids) != len(first.ids) + len(second.ids)
             or not (first.ids and second.ids)
-            or (first.number, first.size) != (second.number, second.size)
+            or _name_place(first) != _name_place(second)
         ):
             raise UsageError("STO-T040", "parts with something in common are not added")
         with self.open(first) as one, self.open(second) as other:
@@ -85,11 +85,20 @@ class Holdings:
         total = left + right
         if (((left ^ total) & (right ^ total)) < 0).any():
             raise UsageError("STO-T040", "a sum is too large for its numbers")
-        return self.put(first.number, total.tobytes(), ids)
+        return self.put(
+            first.number, total.data.cast("B"), ids, first.segment, first.of
+        )
 
-    def put(self, number: int, data: bytes, ids: tuple[str, ...] = ()) -> w.Item:
+    def put(
+        self,
+        number: int,
+        data: bytes | memoryview,
+        ids: tuple[str, ...] = (),
+        segment: int = 0,
+        of: int = 1,
+    ) -> w.Item:
         """Hold bytes that are here; return the item that they are."""
-        item = w.Item(number, content_digest(data), len(data), ids)
+        item = w.Item(number, content_digest(data), len(data), ids, segment, of)
         self._keep(item, lambda file: file.write(data))
         return item
 
@@ -128,6 +137,11 @@ class Holdings:
             self._items.discard(item)
             (self._folder / f"{item.key}{_NOTE}").unlink(missing_ok=True)
             (self._folder / item.key).unlink(missing_ok=True)
+
+
+def _name_place(part: w.Item) -> tuple[int, ...]:
+    """Return where in which round's vector a part belongs."""
+    return part.number, part.size, part.segment, part.of
 
 
 def _read_note(path: Path) -> w.Item | None:

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, Literal
 
 import msgspec
 
+from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.place import ShardPlace
@@ -27,6 +28,9 @@ MOST_BYTES = 1 << 20  # of a frame
 MOST_ITEM = 64 << 30  # bytes of a model or a sum
 MOST_IDS = 4096  # contributions of a round
 PIECE = 256 << 10  # bytes
+SEGMENTS = 8  # of a sum's vector, at most: each travels and is added up by itself
+LEAST_SEGMENT = 256 << 10  # bytes; shorter ones would be all handshake
+WORD_BYTES = 8  # of a sum's numbers
 STALL_S = 5.0  # in which a piece comes or goes, or its stream is given up
 BEAT_S = 1.0  # how often a node and its coordinator say that they live
 SILENCE_S = 5.0  # after which the other one counts as gone
@@ -35,7 +39,7 @@ DONE = p.Answer(encode(None))
 
 
 class Item(msgspec.Struct, frozen=True):
-    """Bytes that a node holds: a model's version, or the sum of some contributions."""
+    """Bytes that a node holds: a model's version, or of some contributions' sum a segment."""
 
     number: int  # the version's, or the round's
     digest: str  # SHA-256 of the bytes
@@ -43,10 +47,13 @@ class Item(msgspec.Struct, frozen=True):
     ids: tuple[
         str, ...
     ] = ()  # whose contributions a sum holds, sorted; none: a version
+    segment: int = 0  # of the sum's vector
+    of: int = 1  # so many
 
     def __post_init__(self) -> None:
         """Refuse what no honest node says."""
         fair = 0 <= self.size <= MOST_ITEM and len(self.ids) <= MOST_IDS
+        fair &= 0 <= self.segment < self.of <= (SEGMENTS if self.ids else 1)
         if not fair or list(self.ids) != sorted(set(self.ids)):
             raise TrustError("STO-T038", "no such bytes can be held")
 
@@ -54,6 +61,23 @@ class Item(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """The name of its file."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
+def cut(
+    number: int, data: bytes, ids: tuple[str, ...], least: int = LEAST_SEGMENT
+) -> list[tuple[Item, memoryview]]:
+    """Return a contribution in segments of whole words, and what each is.
+
+    Vectors of the same length are cut in the same way; a version (no `ids`) stays whole.
+    """
+    count = max(1, min(SEGMENTS, len(data) // least)) if ids else 1
+    step = -(-len(data) // (count * WORD_BYTES)) * WORD_BYTES if ids else len(data)
+    view = memoryview(data)
+    pieces = [view[at : at + step] for at in range(0, len(data), step or 1)] or [view]
+    return [
+        (Item(number, content_digest(one), len(one), ids, index, len(pieces)), one)
+        for index, one in enumerate(pieces)
+    ]
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):

@@ -31,7 +31,7 @@ def play(workers: int, seed: int = 0, ways=None) -> PlayedAggregation:
 def run(played: PlayedAggregation) -> Counter[str]:
     played.network.run(lambda: played.schedule.done)
     assert played.schedule.done
-    return played.root.total or Counter()
+    return played.total or Counter()
 
 
 def test_six_of_unit_bandwidth_take_three_seconds():
