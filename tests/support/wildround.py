@@ -26,6 +26,8 @@ class Careless(Holder[Tally]):
 
     def take(self, order: Order, value: Tally) -> bool:
         """Add without looking."""
+        if order.afresh:
+            self._begin()
         self.ids |= order.part
         self.total = value if self.total is None else self.total + value
         return True
