@@ -135,8 +135,7 @@ class Agent(TokenService):
             self._busy.add(order.item)
         try:
             with self._turns:
-                seconds = self._fetch(order, time.monotonic() + order.lease_s)
-            report: w.Report = w.Has(self._add(order), order.transfer, seconds)
+                report: w.Report = self._fetch(order, time.monotonic() + order.lease_s)
         except (OSError, StoiloError) as error:
             time.sleep(_REPENT_S)
             why = str(error) or type(error).__name__
@@ -146,29 +145,33 @@ class Agent(TokenService):
                 self._busy.discard(order.item)
         self.tell(report)
 
-    def _fetch(self, order: w.Get, deadline: float) -> float:
-        """Hold what an order names; return how long that took, s, 0 for what was held."""
-        if order.item in self.holdings:
-            return 0.0
+    def _fetch(self, order: w.Get, deadline: float) -> w.Has:
+        """Hold what an order names, a part in the sum that it is added to on its way."""
+        item, place = order.item, (order.item.number, order.item.segment)
+        if not item.ids and item in self.holdings:
+            return w.Has(item, order.transfer)
+        onto = (order.base or self._latest.get(place)) if item.ids else None
         with order.place.connect(min(w.STALL_S, order.lease_s)) as stream:
             begun = time.monotonic()
-            p.send_frame(stream, w.Fetch(order.transfer, order.item))
+            p.send_frame(stream, w.Fetch(order.transfer, item))
             w.receive(stream, p.Answer)
-            self.holdings.receive(stream, order.item, deadline)
+            pieces = w.receive_pieces(stream, item, deadline)
+            made = self.holdings.hold(item, pieces, onto)
             seconds = time.monotonic() - begun
             p.send_frame(stream, w.DONE)
-        return seconds
+        if item.ids:
+            self._go_on_from(made, order.base, onto)
+        return w.Has(made, order.transfer, seconds)
 
-    def _add(self, order: w.Get) -> w.Item:
-        """Return a version as it is, and of a part the sum that it went into."""
-        if not order.item.ids:
-            return order.item
+    def _go_on_from(
+        self, made: w.Item, base: w.Item | None, onto: w.Item | None
+    ) -> None:
+        """Take a sum as the last one; not when another was made of the same meanwhile."""
+        place = made.number, made.segment
         with self._adding:
-            place = order.item.number, order.item.segment
-            base = order.base or self._latest.get(place)
-            made = self.holdings.add(base, order.item) if base else order.item
+            if base is None and self._latest.get(place) != onto:
+                raise UsageError("STO-T040", "another part was added meanwhile")
             self._latest[place] = made
-            return made
 
     def talk(self, stream: socket.socket, owner: str) -> None:
         """Do one thing for a node or the owner."""
@@ -198,7 +201,8 @@ class Agent(TokenService):
     def _take(self, stream: socket.socket, item: w.Item) -> None:
         p.send_frame(stream, w.DONE)
         if item not in self.holdings:
-            self.holdings.receive(stream, item, time.monotonic() + w.OWNER_S)
+            end = time.monotonic() + w.OWNER_S
+            self.holdings.hold(item, w.receive_pieces(stream, item, end))
         if item.ids:
             with self._adding:
                 self._latest.setdefault((item.number, item.segment), item)
@@ -361,7 +365,7 @@ def collect(
         item: w.Item | None = None
         while item is None or item.segment + 1 < item.of:
             item = w.receive(stream, w.Give).item
-            w.receive_bytes(stream, item, found, end)
+            found.writelines(w.receive_pieces(stream, item, end))
         p.send_frame(stream, w.DONE)
     data = found.getvalue()
     return w.Item(number, content_digest(data), len(data), item.ids), data

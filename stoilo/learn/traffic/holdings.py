@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -62,32 +61,37 @@ class Holdings:
             pass
         raise UnreachableError("STO-T037", "the node does not hold that")
 
-    def receive(self, stream: socket.socket, item: w.Item, deadline: float) -> None:
-        """Take an item from a stream; see `wire.receive_bytes`."""
-        self._keep(item, lambda file: w.receive_bytes(stream, item, file, deadline))
+    def hold(
+        self,
+        item: w.Item,
+        pieces: Iterable[memoryview | bytes],
+        onto: w.Item | None = None,
+    ) -> w.Item:
+        """Hold bytes as they come, or (`onto`) their sum with a held part; return which.
 
-    def add(self, first: w.Item, second: w.Item) -> w.Item:
-        """Hold the sum of two parts, too, and return it.
+        Args:
+            item: what comes.
+            pieces: of whole words; raises at its end where they are not `item`: then
+                nothing is held.
+            onto: what to add it to; both stay what they are.
 
         Raises:
             UsageError: ``STO-T040``, they have a contribution in common (nothing may count
                 twice), are of different rounds or lengths, or their sum does not fit.
         """
-        ids = tuple(sorted({*first.ids, *second.ids}))
-        if (
-            len(ids) != len(first.ids) + len(second.ids)
-            or not (first.ids and second.ids)
-            or _name_place(first) != _name_place(second)
-        ):
-            raise UsageError("STO-T040", "parts with something in common are not added")
-        with self.open(first) as one, self.open(second) as other:
-            left, right = (np.frombuffer(f.read(), WORD) for f in (one, other))
-        total = left + right
-        if (((left ^ total) & (right ^ total)) < 0).any():
-            raise UsageError("STO-T040", "a sum is too large for its numbers")
-        return self.put(
-            first.number, total.data.cast("B"), ids, first.segment, first.of
-        )
+
+        def write(file: BinaryIO) -> w.Item:
+            if onto is None:
+                file.writelines(pieces)
+                return item
+            with self.open(onto) as base:
+                digest = _write_sum(base, pieces, file)
+            ids = tuple(sorted({*onto.ids, *item.ids}))
+            return msgspec.structs.replace(item, digest=digest, ids=ids)
+
+        if onto is not None:
+            _check_apart(onto, item)
+        return self._keep(write)
 
     def put(
         self,
@@ -99,8 +103,7 @@ class Holdings:
     ) -> w.Item:
         """Hold bytes that are here; return the item that they are."""
         item = w.Item(number, content_digest(data), len(data), ids, segment, of)
-        self._keep(item, lambda file: file.write(data))
-        return item
+        return self.hold(item, [data])
 
     def drop(self, number: int, *, sums: bool) -> None:
         """Forget the sums of a round, or a version."""
@@ -108,13 +111,13 @@ class Holdings:
             if bool(item.ids) == sums:
                 self._forget(item)
 
-    def _keep(self, item: w.Item, write: Callable[[BinaryIO], object]) -> None:
+    def _keep(self, write: Callable[[BinaryIO], w.Item]) -> w.Item:
         with self._lock:
             self._drafts += 1
             draft = self._folder / f"{os.getpid()}-{self._drafts}.draft"
         try:
             with draft.open("xb") as file:
-                write(file)
+                item = write(file)
             note = draft.with_suffix(".note-draft")
             note.write_bytes(msgspec.json.encode(item))
             with self._lock:
@@ -124,6 +127,7 @@ class Holdings:
         finally:
             draft.unlink(missing_ok=True)
         self._trim(item)
+        return item
 
     def _trim(self, item: w.Item) -> None:
         """Forget the oldest where one more of its kind has come."""
@@ -139,9 +143,27 @@ class Holdings:
             (self._folder / item.key).unlink(missing_ok=True)
 
 
-def _name_place(part: w.Item) -> tuple[int, ...]:
-    """Return where in which round's vector a part belongs."""
-    return part.number, part.size, part.segment, part.of
+def _check_apart(one: w.Item, other: w.Item) -> None:
+    places = {(i.number, i.size, i.segment, i.of) for i in (one, other)}
+    is_shared = {*one.ids} & {*other.ids} or not (one.ids and other.ids)
+    if is_shared or len(places) > 1 or one.size % WORD.itemsize:
+        raise UsageError("STO-T040", "parts with something in common are not added")
+
+
+def _write_sum(
+    base: BinaryIO, pieces: Iterable[memoryview | bytes], file: BinaryIO
+) -> str:
+    """Write the sum of a part and what comes, and return its digest."""
+    state = hashlib.sha256()
+    for piece in pieces:
+        left = np.frombuffer(base.read(len(piece)), WORD)
+        right = np.frombuffer(piece, WORD)
+        total = left + right
+        if (((left ^ total) & (right ^ total)) < 0).any():
+            raise UsageError("STO-T040", "a sum is too large for its numbers")
+        state.update(total.data)
+        file.write(total.data)
+    return state.hexdigest()
 
 
 def _read_note(path: Path) -> w.Item | None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import socket
 import time
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Literal
 
 import msgspec
@@ -210,27 +211,36 @@ def send_bytes(stream: socket.socket, file: BinaryIO) -> None:
         stream.sendall(buffer[:count])
 
 
-def receive_bytes(
-    stream: socket.socket, item: Item, file: BinaryIO, deadline: float
-) -> None:
-    """Write an item's bytes to a file.
+def receive_pieces(
+    stream: socket.socket, item: Item, deadline: float
+) -> Iterator[memoryview]:
+    """Yield an item's bytes, `PIECE` at a time, each valid until the next one.
+
+    Whoever takes them believes none of them before the last: only then is the digest known.
 
     Raises:
         TimeoutError: nothing came for `STALL_S`, or not all by the deadline, s monotonic.
         ConnectionResetError: the stream ended.
         TrustError: ``STO-L141``, these are other bytes.
     """
-    buffer, left, state = memoryview(bytearray(PIECE)), item.size, hashlib.sha256()
-    while left:
+    buffer, state = memoryview(bytearray(min(PIECE, item.size))), hashlib.sha256()
+    for begin in range(0, item.size, PIECE):
+        piece = buffer[: item.size - begin]
+        _fill(stream, piece, deadline)
+        state.update(piece)
+        yield piece
+    if state.hexdigest() != item.digest:
+        raise TrustError("STO-L141", "bytes came that have another digest")
+
+
+def _fill(stream: socket.socket, piece: memoryview, deadline: float) -> None:
+    got = 0
+    while got < len(piece):
         patience = min(STALL_S, deadline - time.monotonic())
         if patience <= 0:
             raise TimeoutError("not all bytes came in time")
         stream.settimeout(patience)
-        count = stream.recv_into(buffer[: min(left, PIECE)])
+        count = stream.recv_into(piece[got:])
         if not count:
             raise ConnectionResetError
-        state.update(buffer[:count])
-        file.write(buffer[:count])
-        left -= count
-    if state.hexdigest() != item.digest:
-        raise TrustError("STO-L141", "bytes came that have another digest")
+        got += count

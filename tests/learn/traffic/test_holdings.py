@@ -46,7 +46,7 @@ def test_what_was_half_written_is_gone_after_a_restart(tmp_path):
 def test_sum_of_parts_is_held_beside_them(holdings):
     one = holdings.put(5, numbers(1, 2), ("a",))
     other = holdings.put(5, numbers(10, -20), ("b",))
-    both = holdings.add(one, other)
+    both = holdings.hold(other, [numbers(10, -20)], one)
     assert both.ids == ("a", "b")
     assert read(holdings, both) == numbers(11, -18)
     assert {*holdings.list()} == {one, other, both}
@@ -64,12 +64,11 @@ def test_sum_of_parts_is_held_beside_them(holdings):
     ids=["again", "partly again", "another round", "another length", "a version"],
 )
 def test_parts_that_do_not_fit_are_not_added(holdings, number, values, ids):
-    both = holdings.add(
-        holdings.put(5, numbers(1, 2), ("a",)), holdings.put(5, numbers(3, 4), ("b",))
-    )
+    both = holdings.put(5, numbers(1, 2), ("a", "b"))
     other = holdings.put(number, numbers(*values), ids)
     with pytest.raises(UsageError, match="in common"):
-        holdings.add(both, other)
+        holdings.hold(other, [numbers(*values)], both)
+    assert {*holdings.list()} == {both, other}
 
 
 def test_sum_too_large_for_its_numbers_is_refused(holdings):
@@ -79,7 +78,8 @@ def test_sum_too_large_for_its_numbers_is_refused(holdings):
         holdings.put(1, numbers(1), ("b",)),
     )
     with pytest.raises(UsageError, match="too large"):
-        holdings.add(one, other)
+        holdings.hold(other, [numbers(1)], one)
+    assert {*holdings.list()} == {one, other}
 
 
 def test_oldest_versions_go_and_sums_stay(holdings):
