@@ -71,7 +71,7 @@ class Agent(TokenService):
         self._latest = dict[tuple[int, int], w.Item]()
         for item in sorted(self.holdings.list(), key=lambda one: len(one.ids)):
             if item.ids:
-                self._latest[item.number, item.segment] = item
+                self._latest[item.place] = item
         self._turns = threading.BoundedSemaphore(_FETCHES)
         self._links = [_Link(self, place) for place in coordinators]
 
@@ -147,10 +147,11 @@ class Agent(TokenService):
 
     def _fetch(self, order: w.Get, deadline: float) -> w.Has:
         """Hold what an order names, a part in the sum that it is added to on its way."""
-        item, place = order.item, (order.item.number, order.item.segment)
+        item = order.item
         if not item.ids and item in self.holdings:
             return w.Has(item, order.transfer)
-        onto = (order.base or self._latest.get(place)) if item.ids else None
+        onto = self._latest.get(item.place) if item.ids else None
+        onto = order.base if order.afresh else onto
         with order.place.connect(min(w.STALL_S, order.lease_s)) as stream:
             begun = time.monotonic()
             p.send_frame(stream, w.Fetch(order.transfer, item))
@@ -160,18 +161,15 @@ class Agent(TokenService):
             seconds = time.monotonic() - begun
             p.send_frame(stream, w.DONE)
         if item.ids:
-            self._go_on_from(made, order.base, onto)
+            self._go_on_from(made, onto, afresh=order.afresh)
         return w.Has(made, order.transfer, seconds)
 
-    def _go_on_from(
-        self, made: w.Item, base: w.Item | None, onto: w.Item | None
-    ) -> None:
+    def _go_on_from(self, made: w.Item, onto: w.Item | None, *, afresh: bool) -> None:
         """Take a sum as the last one; not when another was made of the same meanwhile."""
-        place = made.number, made.segment
         with self._adding:
-            if base is None and self._latest.get(place) != onto:
+            if not afresh and self._latest.get(made.place) != onto:
                 raise UsageError("STO-T040", "another part was added meanwhile")
-            self._latest[place] = made
+            self._latest[made.place] = made
 
     def talk(self, stream: socket.socket, owner: str) -> None:
         """Do one thing for a node or the owner."""
@@ -205,7 +203,7 @@ class Agent(TokenService):
             self.holdings.hold(item, w.receive_pieces(stream, item, end))
         if item.ids:
             with self._adding:
-                self._latest.setdefault((item.number, item.segment), item)
+                self._latest.setdefault(item.place, item)
         self.tell(w.Has(item))
         p.send_frame(stream, w.DONE)
 

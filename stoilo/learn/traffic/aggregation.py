@@ -1,156 +1,21 @@
 """One round's sum on its way to the root: whoever is ready adds up with the next one (MWD-CSP).
 
-A vector may travel in *segments*, each added up by itself: a node then sends one segment while
-it receives others, so its line is full in both directions. Of a segment the two that have
-waited longest are paired whose lines are free; the root takes what is left over.
-
-The ledger is kept in sets of contribution ids. A node has its own contribution and the sum
-that it has made so far, and keeps both until the root has acknowledged the round. Which of
-all these *parts* are on their way to the root is settled anew after each event: the root's
-first, then the largest ones that have nothing in common. So a regular step, a death between
-receiving and forwarding, a return, and a restarted coordinator are one case. A node sends
-exactly the part that it is asked for and adds only what it has not: whatever a coordinator
-believes, no contribution is counted twice.
+A vector may travel in *segments*, each added up by itself (`ledger`): a node then sends one
+while it receives others, so its line is full in both directions. Of a segment the two that
+have waited longest are paired whose lines are free; the root takes what is left over.
 """
 
 from __future__ import annotations
 
 import itertools
-import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar
 
 from stoilo.learn.traffic.distribution import LEASE_S, TRIES
+from stoilo.learn.traffic.ledger import NOTHING, Ids, Ledger, Order
 from stoilo.learn.traffic.links import LinkMatrix, Node, Term
 
-Ids: TypeAlias = frozenset[str]  # of contributions; a node's own bears its name
-NOTHING: Ids = frozenset()
 ABREAST = 2  # segments that come to a node at a time: no line idles between two orders
-
-
-SumT = TypeVar("SumT")  # has +; order-free when exact, as fixed-point integers are
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """An instruction to a pair: this part goes from one to the other, who adds it."""
-
-    term: Term
-    round: str
-    number: int
-    sender: Node
-    receiver: Node
-    part: Ids
-    afresh: bool = False  # the receiver begins again from its own contribution
-    segment: int = 0
-
-
-@dataclass(slots=True)
-class Holder(Generic[SumT]):
-    """What a node has of a segment, by its own word; kept until the round is acknowledged.
-
-    Attributes:
-        node: whose.
-        own: its contribution; None at a root that has none.
-    """
-
-    node: Node
-    own: SumT | None
-    ids: Ids = NOTHING
-    total: SumT | None = None
-    seen: set[tuple[Term, int]] = field(default_factory=set)  # orders carried out
-
-    def __post_init__(self) -> None:
-        """Begin with the own contribution."""
-        self._begin()
-
-    def _begin(self) -> None:
-        self.ids = NOTHING if self.own is None else frozenset({self.node})
-        self.total = self.own
-
-    def parts(self) -> list[Ids]:
-        """Return what this node could send."""
-        own = [] if self.own is None else [frozenset({self.node})]
-        return own if self.ids in own or not self.ids else [self.ids, *own]
-
-    def give(self, part: Ids) -> SumT | None:
-        """Return exactly the part that is asked for; None when it is not here."""
-        if part == self.ids:
-            return self.total
-        return self.own if part == {self.node} else None
-
-    def take(self, order: Order, value: SumT) -> bool:
-        """Add a part that came; False, and nothing added, when some of it is here already.
-
-        The same order a second time is True and adds nothing.
-        """
-        key = (order.term, order.number)
-        if key in self.seen:
-            return True
-        ids = {self.node} if order.afresh and self.own is not None else self.ids
-        if order.part & ids:
-            return False
-        if order.afresh:
-            self._begin()
-        self.ids |= order.part
-        self.total = value if self.total is None else operator.add(self.total, value)
-        self.seen.add(key)
-        return True
-
-
-@dataclass(slots=True)
-class Ledger:
-    """One segment: what living nodes have of it, and which of that goes on.
-
-    Attributes:
-        root: where it goes.
-        parts: of living nodes that are ready.
-        active: the part of each that is to go on.
-        queue: who waits, longest first; the root is none of them.
-        busy: who sends or receives it.
-    """
-
-    root: Node
-    parts: dict[Node, list[Ids]] = field(default_factory=dict)
-    active: dict[Node, Ids] = field(default_factory=dict)
-    queue: list[Node] = field(default_factory=list)
-    busy: set[Node] = field(default_factory=set)
-
-    @property
-    def arrived(self) -> Ids:
-        """Which contributions the root has."""
-        return max(self.parts.get(self.root, []), key=len, default=NOTHING)
-
-    def find_missing(self, workers: Iterable[Node]) -> Ids:
-        """Return which contributions nobody who is there has."""
-        return frozenset(workers).difference(*itertools.chain(*self.parts.values()))
-
-    def settle(self, begun: Sequence[Order]) -> None:
-        """Choose the parts that go on beside those on their way; queue whose they are."""
-        self.busy = {node for o in begun for node in (o.sender, o.receiver)}
-        taken = set(self.arrived).union(*(o.part for o in begun))
-        for node in self.busy - {self.root}:
-            taken.update(self.active.get(node, NOTHING))
-        kept = {
-            n: p for n, p in self.active.items() if n in self.busy and n in self.parts
-        }
-        free = [n for n in self.parts if n not in self.busy and n != self.root]
-        choices = [(part, node) for node in free for part in self.parts[node]]
-        for part, node in sorted(choices, key=lambda one: -len(one[0])):
-            if node not in kept and not part & taken:
-                kept[node] = part
-                taken |= part
-        self.active = kept
-        waiting = dict.fromkeys(n for n in self.queue if n in kept)
-        waiting |= dict.fromkeys(n for n in self.parts if n in kept)
-        self.queue = [n for n in waiting if n not in self.busy]
-
-    def is_useless(self, node: Node) -> bool:
-        """Say whether others have some of the sum that a node has made so far."""
-        made = self.parts[node][0] if self.parts[node] else NOTHING
-        return node != self.root and self.active.get(node, NOTHING) != made
 
 
 class Aggregation:
@@ -190,6 +55,7 @@ class Aggregation:
         self.lease_s, self._numbers = lease_s, itertools.count()
         self._took: dict[Order, float] = {}  # ended ones, s
         self._failed: dict[Node, int] = {}  # orders in a row
+        self._torn = NOTHING
         self._lost: set[frozenset[Node]] = set()  # pairs whose last order failed
         links.advance(iteration)
 
@@ -201,8 +67,8 @@ class Aggregation:
     @property
     def missing(self) -> Ids:
         """Which contributions nobody who is there has: not ready yet, or lost."""
-        found = (one.find_missing(self.workers) for one in self.ledgers.values())
-        return NOTHING.union(*found)
+        held = (one.held for one in self.ledgers.values())
+        return frozenset(self.workers) - frozenset.intersection(*held)
 
     @property
     def done(self) -> bool:
@@ -312,10 +178,19 @@ class Aggregation:
 
     def _settle(self, now: float, *segments: int) -> list[Order]:
         """Choose anew what goes on, of all segments unless some are named; pair who waits."""
-        for segment in segments or self.ledgers:
+        before, self._torn = self._torn, self._find_torn()
+        for segment in segments if before == self._torn and segments else self.ledgers:
+            self.ledgers[segment].torn = self._torn
             begun = [order for order in self.open if order.segment == segment]
             self.ledgers[segment].settle(begun)
         return list(self._pair(now))
+
+    def _find_torn(self) -> Ids:
+        """Return what is held in some segments, and lost in others with who made it."""
+        here = set[Node]().union(*(one.parts for one in self.ledgers.values()))
+        absent = frozenset(self.workers) - here
+        held = [one.held & absent for one in self.ledgers.values() if absent]
+        return NOTHING.union(*held) - frozenset.intersection(absent, *held)
 
     def _pair(self, now: float) -> Iterator[Order]:
         """Pair whoever waits, the first segments first, for as long as lines are free."""

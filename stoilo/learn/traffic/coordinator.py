@@ -32,9 +32,10 @@ from stoilo.core.errors import TrustError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.network import TokenService
 from stoilo.learn.store.place import ShardPlace
-from stoilo.learn.traffic import aggregation as a
 from stoilo.learn.traffic import distribution as d
+from stoilo.learn.traffic import ledger
 from stoilo.learn.traffic import wire as w
+from stoilo.learn.traffic.aggregation import Aggregation
 from stoilo.learn.traffic.holdings import KEPT_ROUNDS, KEPT_VERSIONS
 from stoilo.learn.traffic.links import LinkMatrix, begin_term
 from stoilo.learn.traffic.record import SHOWN, Log, Record
@@ -43,7 +44,7 @@ SLOWEST = 250_000  # bytes/s: a transfer that is slower loses its lease
 _LEAST_LEASE_S = 15.0
 _TICK_S = 0.2
 _KEPT_ORDERS = 4096
-Transfer = d.Transfer | a.Order
+Transfer = d.Transfer | ledger.Order
 
 
 @dataclass(eq=False)
@@ -62,8 +63,7 @@ class _Order:
     def fits(self, name: str, item: w.Item) -> bool:
         """Say whether this is what it was for: the item, or a sum that it went into."""
         fetched = self.item
-        is_in = {*fetched.ids} < {*item.ids} and fetched.number == item.number
-        is_in &= fetched.segment == item.segment
+        is_in = {*fetched.ids} < {*item.ids} and fetched.place == item.place
         return name == self.transfer.receiver and (item == fetched or is_in)
 
 
@@ -87,7 +87,7 @@ class Coordinator(TokenService):
         names: tuple[str, ...] = (),
         *,
         distribution: Callable[..., d.Distribution] = d.Distribution,
-        aggregation: Callable[..., a.Aggregation] = a.Aggregation,
+        aggregation: Callable[..., Aggregation] = Aggregation,
     ) -> None:
         super().__init__(data, address, names)
         self.place = self.admit_one()
@@ -101,7 +101,7 @@ class Coordinator(TokenService):
         self._nodes = dict[str, _Node]()
         self._versions = dict[int, d.Distribution]()  # each called by its item's key
         self._items = dict[int, w.Item]()
-        self._rounds = dict[int, a.Aggregation]()
+        self._rounds = dict[int, Aggregation]()
         # round → node and segment → its parts: the last that it made first, its own behind
         self._parts = dict[int, dict[tuple[str, int], list[w.Item]]]()
         self._orders = dict[str, _Order]()  # by what nodes call it
@@ -190,8 +190,8 @@ class Coordinator(TokenService):
         for parts in self._parts.values():
             for key in [key for key in parts if key[0] == node.name]:
                 del parts[key]
-        for number, summed in self._rounds.items():
-            self._send_sums(summed.gone(node.name, time.monotonic()), number)
+        for summed in self._rounds.values():
+            self._send_sums(summed.gone(node.name, time.monotonic()))
         self._give()
 
     def _take(self, node: _Node, report: w.Report) -> None:
@@ -224,11 +224,10 @@ class Coordinator(TokenService):
         match self._find(item), order.transfer:
             case d.Distribution() as one, d.Transfer() as transfer:
                 one.received(transfer, seconds, item.key, now)
-            case a.Aggregation() as one, a.Order() as transfer:
-                again = one.finished(transfer, seconds, parts, now)
-                self._send_sums(again, item.number)
+            case Aggregation() as one, ledger.Order() as transfer:
+                self._send_sums(one.finished(transfer, seconds, parts, now))
 
-    def _find(self, item: w.Item) -> d.Distribution | a.Aggregation | None:
+    def _find(self, item: w.Item) -> d.Distribution | Aggregation | None:
         """Return what an item is part of, as long as that is going on."""
         return (self._rounds if item.ids else self._versions).get(item.number)
 
@@ -239,8 +238,7 @@ class Coordinator(TokenService):
             parts = self._keep_part(name, item)
             if (summed := self._rounds.get(item.number)) is not None:
                 summed.size, summed.lease_s = item.size, _lease_s(item.size)
-                again = summed.ready(name, parts, now, item.segment)
-                self._send_sums(again, item.number)
+                self._send_sums(summed.ready(name, parts, now, item.segment))
             return
         newest = sorted({item.number, *self._versions})[-KEPT_VERSIONS:]
         if item.number not in newest:
@@ -270,7 +268,7 @@ class Coordinator(TokenService):
             del self._versions[old], self._items[old]
         return one
 
-    def _keep_part(self, name: str, item: w.Item) -> list[a.Ids]:
+    def _keep_part(self, name: str, item: w.Item) -> list[ledger.Ids]:
         """Note a part of a round, and return what its node can send."""
         here = self._parts.setdefault(item.number, {})
         held = here.setdefault((name, item.segment), [])
@@ -302,8 +300,7 @@ class Coordinator(TokenService):
             # The root last: it takes what is left over when all others are paired.
             for name, segment in {**here, (root, 0): ()}:
                 parts = [frozenset(i.ids) for i in here.get((name, segment), [])]
-                again = one.ready(name, parts, time.monotonic(), segment)
-                self._send_sums(again, number)
+                self._send_sums(one.ready(name, parts, time.monotonic(), segment))
             for old in sorted(self._rounds)[:-KEPT_ROUNDS]:
                 self._close_round(old)
 
@@ -323,7 +320,7 @@ class Coordinator(TokenService):
         match self._find(order.item), order.transfer:
             case d.Distribution() as one, d.Transfer() as transfer:
                 one.ask(name, time.monotonic(), d.Sent(transfer, report.seconds))
-            case a.Aggregation() as one, a.Order() as transfer:
+            case Aggregation() as one, ledger.Order() as transfer:
                 one.sent(transfer, report.seconds)
 
     def _failed(self, name: str, report: w.Failed) -> None:
@@ -336,7 +333,7 @@ class Coordinator(TokenService):
             case d.Distribution() as one, d.Transfer() as transfer:
                 is_theirs = fault in {"bytes", "stalled"}
                 one.lost(transfer, now, fault=is_theirs, wrong=fault == "bytes")
-            case a.Aggregation() as one, a.Order() as transfer:
+            case Aggregation() as one, ledger.Order() as transfer:
                 if fault == "bytes":
                     self._links.dispute(transfer.sender, name, "bytes")
                 parts = one.ledgers[transfer.segment].parts.get(name, [])
@@ -344,7 +341,7 @@ class Coordinator(TokenService):
                     again = one.refused(name, transfer, parts, now)
                 else:
                     again = one.lost(transfer, now, fault=fault == "stalled")
-                self._send_sums(again, order.item.number)
+                self._send_sums(again)
 
     def _give(self) -> None:
         """Order whatever can be fetched now, and note who is newly held at fault."""
@@ -360,18 +357,22 @@ class Coordinator(TokenService):
             if why != before.get(name):
                 self.log.note("named", name, why=", ".join(why))
 
-    def _send_sums(self, orders: Iterable[a.Order], number: int) -> None:
+    def _send_sums(self, orders: Iterable[ledger.Order]) -> None:
         for order in orders:
-            here, own = self._parts.get(number, {}), (order.receiver,)
+            here, own = self._parts.get(int(order.round), {}), (order.receiver,)
             held = here.get((order.receiver, order.segment), [])
-            base = [i for i in held if i.ids == own]
-            onto = base[0] if order.afresh and base else None
+            base = next((i for i in held if i.ids == own), None)
             for part in here.get((order.sender, order.segment), []):
                 if {*part.ids} == order.part:
-                    self._order(order, part, onto)
+                    self._order(order, part, base, afresh=order.afresh)
 
     def _order(
-        self, transfer: Transfer, item: w.Item, base: w.Item | None = None
+        self,
+        transfer: Transfer,
+        item: w.Item,
+        base: w.Item | None = None,
+        *,
+        afresh: bool = False,
     ) -> None:
         """Tell a receiver what to fetch; one that has just left does not hear it."""
         name = f"{self._name}-{next(self._serial)}"
@@ -381,11 +382,13 @@ class Coordinator(TokenService):
             self._given.discard(self._orders.pop(next(iter(self._orders))).transfer)
         here, lease_s = self._nodes, _lease_s(item.size)
         if (to := here.get(transfer.receiver)) and (of := here.get(transfer.sender)):
-            to.orders.put(w.Get(self.term, name, item, of.place, lease_s, base))
+            about = name, item, of.place, lease_s
+            to.orders.put(w.Get(self.term, *about, base, afresh))
 
     def _note(self, what: str, order: _Order, **more: Any) -> None:  # noqa: ANN401 - as `Log.note`
         of, item = order.transfer, order.item
-        more |= {"sender": of.sender, "size": item.size, "ids": item.ids}
+        more |= {"sender": of.sender, "size": item.size}
+        more |= {"ids": item.ids, "segment": item.segment}
         self.log.note(what, of.receiver, item.number, **more)
 
     def _expire(self) -> int:
@@ -394,9 +397,9 @@ class Coordinator(TokenService):
             now, late = time.monotonic(), set[Transfer]()
             for spread in self._versions.values():
                 late.update(spread.expire(now))
-            for number, one in self._rounds.items():
+            for one in self._rounds.values():
                 before = {*one.open}
-                self._send_sums(one.expire(now), number)
+                self._send_sums(one.expire(now))
                 late |= before.difference(one.open)
             for order in [o for o in self._orders.values() if o.transfer in late]:
                 self._note("failed", order, why="the lease has run out")

@@ -144,7 +144,7 @@ class Holdings:
 
 
 def _check_apart(one: w.Item, other: w.Item) -> None:
-    places = {(i.number, i.size, i.segment, i.of) for i in (one, other)}
+    places = {(i.place, i.of, i.size) for i in (one, other)}
     is_shared = {*one.ids} & {*other.ids} or not (one.ids and other.ids)
     if is_shared or len(places) > 1 or one.size % WORD.itemsize:
         raise UsageError("STO-T040", "parts with something in common are not added")

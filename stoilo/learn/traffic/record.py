@@ -35,6 +35,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: float = 0.0  # that the transfer took by the coordinator's clock
     why: str = ""
     ids: tuple[str, ...] = ()  # of a part of a round
+    segment: int = 0  # of its vector; `size` is this one's
 
 
 class Record(msgspec.Struct, frozen=True, tag="record"):

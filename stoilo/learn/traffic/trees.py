@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from stoilo.learn.traffic.aggregation import NOTHING, Aggregation, Ids, Order
+from stoilo.learn.traffic.aggregation import Aggregation
 from stoilo.learn.traffic.distribution import Distribution
+from stoilo.learn.traffic.ledger import NOTHING, Ids, Order
 from stoilo.learn.traffic.links import Node
 
 Tree: TypeAlias = dict[Node, list[Node]]  # a node's children; leaves may be left out

@@ -31,7 +31,7 @@ MOST_IDS = 4096  # contributions of a round
 PIECE = 256 << 10  # bytes
 SEGMENTS = 8  # of a sum's vector, at most: each travels and is added up by itself
 LEAST_SEGMENT = 256 << 10  # bytes; shorter ones would be all handshake
-WORD_BYTES = 8  # of a sum's numbers
+WORD_BYTES = 8  # of a sum's numbers: int64, of whatever the vectors were
 STALL_S = 5.0  # in which a piece comes or goes, or its stream is given up
 BEAT_S = 1.0  # how often a node and its coordinator say that they live
 SILENCE_S = 5.0  # after which the other one counts as gone
@@ -57,6 +57,11 @@ class Item(msgspec.Struct, frozen=True):
         fair &= 0 <= self.segment < self.of <= (SEGMENTS if self.ids else 1)
         if not fair or list(self.ids) != sorted(set(self.ids)):
             raise TrustError("STO-T038", "no such bytes can be held")
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Of which round it is, and of which segment."""
+        return self.number, self.segment
 
     @property
     def key(self) -> str:
@@ -141,7 +146,8 @@ class Get(msgspec.Struct, frozen=True, tag="get"):
     item: Item
     place: ShardPlace
     lease_s: float  # after which the order is void
-    base: Item | None = None  # what to add it to instead
+    base: Item | None = None  # what to add it to, if to anything, where it is
+    afresh: bool = False  # and not to the sum that was made so far
 
 
 class Drop(msgspec.Struct, frozen=True, tag="drop"):
