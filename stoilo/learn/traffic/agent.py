@@ -198,9 +198,9 @@ class Agent(TokenService):
 
     def _take(self, stream: socket.socket, item: w.Item) -> None:
         p.send_frame(stream, w.DONE)
-        if item not in self.holdings:
-            end = time.monotonic() + w.OWNER_S
-            self.holdings.hold(item, w.receive_pieces(stream, item, end))
+        self.holdings.hold(
+            item, w.receive_pieces(stream, item, time.monotonic() + w.OWNER_S)
+        )
         if item.ids:
             with self._adding:
                 self._latest.setdefault(item.place, item)
