@@ -54,6 +54,7 @@ class Aggregation:
         self.open: dict[Order, float] = {}  # since when
         self.lease_s, self._numbers = lease_s, itertools.count()
         self._took: dict[Order, float] = {}  # ended ones, s
+        self._shared: set[Order] = set()  # came beside others: no measure of a link
         self._failed: dict[Node, int] = {}  # orders in a row
         self._torn = NOTHING
         self._lost: set[frozenset[Node]] = set()  # pairs whose last order failed
@@ -117,7 +118,7 @@ class Aggregation:
 
     def sent(self, order: Order, seconds: float) -> None:
         """Take a sender's word on how long it took; the slower of both counts."""
-        if order in self._took:
+        if order in self._took and order not in self._shared:
             pair = (order.sender, order.receiver)
             elapsed_s = self._took[order]
             self.links.hear(order, pair, self.size, sent_s=seconds, elapsed_s=elapsed_s)
@@ -126,7 +127,7 @@ class Aggregation:
         since = self.open.pop(order, None)
         if since is not None:
             self._took[order] = now - since
-        return self._took.get(order)
+        return None if order in self._shared else self._took.get(order)
 
     def lost(self, order: Order, now: float, *, fault: bool = True) -> list[Order]:
         """End an order that came to nothing; its part is still the sender's.
@@ -225,6 +226,8 @@ class Aggregation:
             *(self.term, self.name, next(self._numbers), sender, receiver),
             *(one.active[sender], one.is_useless(receiver), segment),
         )
+        beside = [other for other in self.open if other.receiver == receiver]
+        self._shared.update(beside, [order] if beside else [])
         self.open[order] = now
         one.busy |= {sender, receiver}
         one.queue = [n for n in one.queue if n not in one.busy]

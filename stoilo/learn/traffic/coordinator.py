@@ -62,9 +62,8 @@ class _Order:
 
     def fits(self, name: str, item: w.Item) -> bool:
         """Say whether this is what it was for: the item, or a sum that it went into."""
-        fetched = self.item
-        is_in = {*fetched.ids} < {*item.ids} and fetched.place == item.place
-        return name == self.transfer.receiver and (item == fetched or is_in)
+        is_in = {*self.item.ids} < {*item.ids} and self.item.place == item.place
+        return name == self.transfer.receiver and (item == self.item or is_in)
 
 
 class Coordinator(TokenService):
@@ -105,8 +104,7 @@ class Coordinator(TokenService):
         # round → node and segment → its parts: the last that it made first, its own behind
         self._parts = dict[int, dict[tuple[str, int], list[w.Item]]]()
         self._orders = dict[str, _Order]()  # by what nodes call it
-        self._given = set[Transfer]()
-        self._serial = itertools.count()
+        self._given, self._serial = set[Transfer](), itertools.count()
         self._begun = Counter[str]()  # versions and rounds, by which rates grow old
         self._named = self._links.named()
         self.log = Log(data / "record.jsonl")
@@ -364,16 +362,9 @@ class Coordinator(TokenService):
             base = next((i for i in held if i.ids == own), None)
             for part in here.get((order.sender, order.segment), []):
                 if {*part.ids} == order.part:
-                    self._order(order, part, base, afresh=order.afresh)
+                    self._order(order, part, base=base, afresh=order.afresh)
 
-    def _order(
-        self,
-        transfer: Transfer,
-        item: w.Item,
-        base: w.Item | None = None,
-        *,
-        afresh: bool = False,
-    ) -> None:
+    def _order(self, transfer: Transfer, item: w.Item, **more: Any) -> None:  # noqa: ANN401 - fields of a `Get`
         """Tell a receiver what to fetch; one that has just left does not hear it."""
         name = f"{self._name}-{next(self._serial)}"
         self._orders[name] = _Order(transfer, item, time.monotonic())
@@ -382,14 +373,12 @@ class Coordinator(TokenService):
             self._given.discard(self._orders.pop(next(iter(self._orders))).transfer)
         here, lease_s = self._nodes, _lease_s(item.size)
         if (to := here.get(transfer.receiver)) and (of := here.get(transfer.sender)):
-            about = name, item, of.place, lease_s
-            to.orders.put(w.Get(self.term, *about, base, afresh))
+            to.orders.put(w.Get(self.term, name, item, of.place, lease_s, **more))
 
     def _note(self, what: str, order: _Order, **more: Any) -> None:  # noqa: ANN401 - as `Log.note`
         of, item = order.transfer, order.item
-        more |= {"sender": of.sender, "size": item.size}
-        more |= {"ids": item.ids, "segment": item.segment}
-        self.log.note(what, of.receiver, item.number, **more)
+        more |= {name: getattr(item, name) for name in ("size", "ids", "segment")}
+        self.log.note(what, of.receiver, item.number, sender=of.sender, **more)
 
     def _expire(self) -> int:
         """End the leases that have run out, order anew, and return how many they were."""
