@@ -210,10 +210,10 @@ class Aggregation:
         senders = [n for n in one.queue if not sends[n]]
         here = [] if self.root in one.busy else [n for n in one.parts if n == self.root]
         receivers = [n for n in (*one.queue, *here) if takes[n] < ABREAST]
-        pairs = [(n, to) for n in senders for to in receivers if n != to]
         # Two that failed try all others first: one of them may be well.
-        untried = (pair for pair in pairs if frozenset(pair) not in self._lost)
-        pair = next(untried, None if self.open or not pairs else pairs[0])
+        pair = _find_pair(senders, receivers, self._lost)
+        if pair is None and not self.open:
+            pair = _find_pair(senders, receivers, set())
         if pair and pair[0] in receivers and pair[1] in senders:
             there, back = (self.links.rate(*way) or 0.0 for way in (pair, pair[::-1]))
             return pair if there >= back else pair[::-1]
@@ -232,3 +232,12 @@ class Aggregation:
         one.busy |= {sender, receiver}
         one.queue = [n for n in one.queue if n not in one.busy]
         return order
+
+
+def _find_pair(
+    senders: Sequence[Node], receivers: Sequence[Node], but: set[frozenset[Node]]
+) -> tuple[Node, Node] | None:
+    """Return the first two that are not one, and none of these pairs."""
+    pairs = itertools.product(senders, receivers)
+    fits = (p for p in pairs if p[0] != p[1] and frozenset(p) not in but)
+    return next(fits, None)

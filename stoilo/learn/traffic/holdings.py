@@ -174,4 +174,4 @@ def _read_note(path: Path) -> w.Item | None:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, msgspec.MsgspecError, TrustError):
         return None
-    return item if found == item.digest else None
+    return item if (found, path.stem) == (item.digest, item.key) else None

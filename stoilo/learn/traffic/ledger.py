@@ -5,10 +5,9 @@ that it has made so far, and keeps both until the root has acknowledged the roun
 all these *parts* are on their way to the root is settled anew after each event: the root's
 first, then the largest ones that have nothing in common. A contribution whose node died when
 only some segments of it had gone on is *torn*: no part with it goes on, whole or not at all.
-So a regular step, a death between
-receiving and forwarding, a return, and a restarted coordinator are one case. A node sends
-exactly the part that it is asked for and adds only what it has not: whatever a coordinator
-believes, no contribution is counted twice.
+So a regular step, a death between receiving and forwarding, a return, and a restarted
+coordinator are one case. A node sends exactly the part that it is asked for and adds only
+what it has not: whatever a coordinator believes, no contribution is counted twice.
 """
 
 from __future__ import annotations
@@ -23,8 +22,6 @@ from stoilo.learn.traffic.links import Node, Term
 
 Ids: TypeAlias = frozenset[str]  # of contributions; a node's own bears its name
 NOTHING: Ids = frozenset()
-
-
 SumT = TypeVar("SumT")  # has +; order-free when exact, as fixed-point integers are
 
 
@@ -61,9 +58,12 @@ class Holder(Generic[SumT]):
         """Begin with the own contribution."""
         self._begin()
 
+    @property
+    def _first(self) -> Ids:
+        return NOTHING if self.own is None else frozenset({self.node})
+
     def _begin(self) -> None:
-        self.ids = NOTHING if self.own is None else frozenset({self.node})
-        self.total = self.own
+        self.ids, self.total = self._first, self.own
 
     def parts(self) -> list[Ids]:
         """Return what this node could send."""
@@ -84,9 +84,7 @@ class Holder(Generic[SumT]):
         key = (order.term, order.number)
         if key in self.seen:
             return True
-        own = NOTHING if self.own is None else frozenset({self.node})
-        ids = own if order.afresh else self.ids
-        if order.part & ids:
+        if order.part & (self._first if order.afresh else self.ids):
             return False
         if order.afresh:
             self._begin()
