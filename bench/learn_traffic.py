@@ -28,6 +28,7 @@ from stoilo.learn.traffic.trees import (
     bound_receipts,
     star,
 )
+from stoilo.learn.traffic.wire import SEGMENTS
 
 MBIT = 1e6 / 8  # bytes
 SIZE = int(1000 * MBIT)
@@ -93,12 +94,12 @@ def time_distribution(
 
 
 def time_aggregation(access: dict[Node, Access], rounds: int = ROUNDS) -> Times:
-    """Return G of each way on one network."""
+    """Return G of each way on one network; ours in segments, the others whole."""
     workers = [node for node in access if node != "root"]
     values = dict.fromkeys(workers, 1)
 
-    def play(network: Network, schedule: Aggregation) -> float:
-        took, total = aggregate(network, schedule, values)
+    def play(network: Network, schedule: Aggregation, segments: int = 1) -> float:
+        took, total = aggregate(network, schedule, values, segments=segments)
         assert total == len(workers), "a contribution was lost or counted twice"
         return took
 
@@ -111,8 +112,9 @@ def time_aggregation(access: dict[Node, Access], rounds: int = ROUNDS) -> Times:
     links, network = LinkMatrix(), Network(access)
     means = [
         play(network, Aggregation(
-            f"r{number}", SIZE, "root", workers, links, iteration=number, lease_s=LEASE_S
-        ))
+            f"r{number}", SIZE // SEGMENTS, "root", workers, links, iteration=number,
+            lease_s=LEASE_S,
+        ), SEGMENTS)
         for number in range(rounds)
     ]  # fmt: skip
     reverse = {node: one.reverse() for node, one in access.items()}
@@ -158,7 +160,7 @@ def measure(
     for workers, down, up in times:
         rows += [
             _row(f"a version to {workers} nodes, mean receipt", down, 0.35),
-            _row(f"a sum of {workers} nodes", up, 0.5),
+            _row(f"a sum of {workers} nodes", up, 0.3),
         ]
     if len(times) > 1:
         print(render_published(times[0][1:], times[1][1:]))

@@ -13,7 +13,8 @@ from functools import partial
 from random import Random
 from typing import TypeAlias
 
-from stoilo.learn.traffic.aggregation import Aggregation, Holder, Order
+from stoilo.learn.traffic.aggregation import Aggregation
+from stoilo.learn.traffic.ledger import Holder, Order
 from stoilo.learn.traffic.links import LinkMatrix, Node, Obedience, begin_term
 
 ROOT = "root"
@@ -26,6 +27,8 @@ class Careless(Holder[Tally]):
 
     def take(self, order: Order, value: Tally) -> bool:
         """Add without looking."""
+        if order.afresh:
+            self._begin()
         self.ids |= order.part
         self.total = value if self.total is None else self.total + value
         return True
@@ -38,15 +41,22 @@ class WildRound:
         workers: how many.
         random: of everything that happens.
         kind: of the nodes' ledgers.
+        segments: of a vector; a node has a holder of each.
     """
 
     def __init__(
-        self, workers: int, random: Random, kind: type[Holder[Tally]] = Holder
+        self,
+        workers: int,
+        random: Random,
+        kind: type[Holder[Tally]] = Holder,
+        segments: int = 1,
     ) -> None:
         self.random, self.now, self.is_wild = random, 0.0, True
         self.workers = [f"w{i}" for i in range(workers)]
-        self.nodes = {n: kind(n, Counter({n: 1})) for n in self.workers}
-        self.nodes[ROOT] = kind(ROOT, None)
+        given = {**{n: Counter({n: 1}) for n in self.workers}, ROOT: None}
+        self.nodes = {
+            n: [kind(n, own) for _ in range(segments)] for n, own in given.items()
+        }
         self.agents = {node: Obedience() for node in self.nodes}
         self.coordinators: list[Aggregation] = []
         self.messages: list[Callable[[], None]] = []
@@ -68,8 +78,9 @@ class WildRound:
 
     def _report(self, to: Aggregation, node: Node) -> None:
         if node in self.nodes and self.agents[node].accepts(to.term):
-            parts = self.nodes[node].parts()
-            self._carry_out(to, to.ready(node, parts, self.now))
+            for segment, held in enumerate(self.nodes[node]):
+                again = to.ready(node, held.parts(), self.now, segment)
+                self._carry_out(to, again)
 
     def _carry_out(self, by: Aggregation, orders: list[Order]) -> None:
         for order in orders:
@@ -82,9 +93,9 @@ class WildRound:
             self.messages.append(message)
 
     def _send(self, by: Aggregation, order: Order) -> None:
-        holder = self.nodes.get(order.sender)
-        if holder is None or not self.agents[order.sender].accepts(order.term):
+        if not self._obeys(order.sender, order):
             return
+        holder = self.nodes[order.sender][order.segment]
         value = holder.give(order.part)
         if value is None:
             parts = holder.parts()
@@ -92,10 +103,13 @@ class WildRound:
         else:
             self._post(lambda: self._receive(by, order, value))
 
+    def _obeys(self, node: Node, order: Order) -> bool:
+        return node in self.nodes and self.agents[node].accepts(order.term)
+
     def _receive(self, by: Aggregation, order: Order, value: Tally) -> None:
-        holder = self.nodes.get(order.receiver)
-        if holder is None or not self.agents[order.receiver].accepts(order.term):
+        if not self._obeys(order.receiver, order):
             return
+        holder = self.nodes[order.receiver][order.segment]
         is_taken = holder.take(order, value)
         parts = holder.parts()
         if is_taken:
@@ -136,7 +150,7 @@ class WildRound:
             if node not in self.nodes:
                 self._carry_out(newest, newest.gone(node, self.now))
         for _ in range(most):
-            for node in [n for n in self.nodes if n not in newest.parts]:
+            for node in [n for n in self.nodes if n not in newest.ledgers[0].parts]:
                 self._report(newest, node)
             if newest.done:
                 return

@@ -17,7 +17,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -74,11 +74,12 @@ class Agent(TokenService):
         self._rounds = dict[int, list[str]]()  # that the owner collects
         self._changed = threading.Condition()
         self._busy = set[w.Item]()
-        # round → the sum that was made last
-        self._adding, self._latest = threading.Lock(), dict[int, w.Item]()
+        # round and segment → the sum that was made last
+        self._adding = threading.Lock()
+        self._latest = dict[tuple[int, int], w.Item]()
         for item in sorted(self.holdings.list(), key=lambda one: len(one.ids)):
             if item.ids:
-                self._latest[item.number] = item
+                self._latest[item.place] = item
         self._turns = threading.BoundedSemaphore(_FETCHES)
         self._links = [_Link(self, place) for place in coordinators]
 
@@ -117,7 +118,8 @@ class Agent(TokenService):
                 threading.Thread(target=self._get, args=(order,), daemon=True).start()
             case w.Drop(number=number):
                 self.holdings.drop(number, sums=True)
-                self._latest.pop(number, None)
+                for segment in range(w.SEGMENTS):
+                    self._latest.pop((number, segment), None)
         return True
 
     def leave(self, link: _Link) -> None:
@@ -144,8 +146,7 @@ class Agent(TokenService):
             self._busy.add(order.item)
         try:
             with self._turns:
-                seconds = self._fetch(order, time.monotonic() + order.lease_s)
-            report: w.Report = w.Has(self._add(order), order.transfer, seconds)
+                report: w.Report = self._fetch(order, time.monotonic() + order.lease_s)
         except (OSError, StoiloError) as error:
             time.sleep(_REPENT_S)
             why = str(error) or type(error).__name__
@@ -155,29 +156,31 @@ class Agent(TokenService):
                 self._busy.discard(order.item)
         self.tell(report)
 
-    def _fetch(self, order: w.Get, deadline: float) -> float:
-        """Hold what an order names; return how long that took, s, 0 for what was held."""
-        if order.item in self.holdings:
-            return 0.0
+    def _fetch(self, order: w.Get, deadline: float) -> w.Has:
+        """Hold what an order names, a part in the sum that it is added to on its way."""
+        item = order.item
+        if not item.ids and item in self.holdings:
+            return w.Has(item, order.transfer)
+        onto = self._latest.get(item.place) if item.ids else None
+        onto = order.base if order.afresh else onto
         with order.place.connect(min(w.STALL_S, order.lease_s)) as stream:
             begun = time.monotonic()
-            p.send_frame(stream, w.Fetch(order.transfer, order.item))
+            p.send_frame(stream, w.Fetch(order.transfer, item))
             w.receive(stream, p.Answer)
-            self.holdings.receive(stream, order.item, deadline)
+            pieces = w.receive_pieces(stream, item, deadline)
+            made = self.holdings.hold(item, pieces, onto)
             seconds = time.monotonic() - begun
             p.send_frame(stream, w.DONE)
-        return seconds
+        if item.ids:
+            self._go_on_from(made, onto, afresh=order.afresh)
+        return w.Has(made, order.transfer, seconds)
 
-    def _add(self, order: w.Get) -> w.Item:
-        """Return a version as it is, and of a part the sum that it went into."""
-        if not order.item.ids:
-            return order.item
+    def _go_on_from(self, made: w.Item, onto: w.Item | None, *, afresh: bool) -> None:
+        """Take a sum as the last one; not when another was made of the same meanwhile."""
         with self._adding:
-            number = order.item.number
-            base = order.base or self._latest.get(number)
-            made = self.holdings.add(base, order.item) if base else order.item
-            self._latest[number] = made
-            return made
+            if not afresh and self._latest.get(made.place) != onto:
+                raise UsageError("STO-T040", "another part was added meanwhile")
+            self._latest[made.place] = made
 
     def talk(self, stream: socket.socket, owner: str) -> None:
         """Do one thing for a node or the owner."""
@@ -189,6 +192,8 @@ class Agent(TokenService):
                     self._serve(stream, asked)
                 case w.Give(item):
                     self._take(stream, item)
+                    for _ in range(item.segment + 1, item.of):
+                        self._take(stream, w.receive(stream, w.Give).item)
                 case w.Collect() as asked:
                     self._collect(stream, asked)
         except StoiloError as error:
@@ -206,11 +211,12 @@ class Agent(TokenService):
         if not self.holdings.wants(item):
             raise UnreachableError("STO-T037", "the node has no room for that")
         p.send_frame(stream, w.DONE)
-        if item not in self.holdings:
-            self.holdings.receive(stream, item, time.monotonic() + w.OWNER_S)
+        self.holdings.hold(
+            item, w.receive_pieces(stream, item, time.monotonic() + w.OWNER_S)
+        )
         if item.ids:
             with self._adding:
-                self._latest.setdefault(item.number, item)
+                self._latest.setdefault(item.place, item)
         self.tell(w.Has(item))
         p.send_frame(stream, w.DONE)
 
@@ -225,31 +231,33 @@ class Agent(TokenService):
             self.tell(w.Opened(asked.number, asked.ids))
         with self._changed:
             best = self._best(asked.number, wanted)
-            while best is None or wanted.difference(best.ids):
+            while not best or wanted.difference(best[0].ids):
                 if (left := end - time.monotonic()) <= 0:
                     break
                 self._changed.wait(left)
                 best = self._best(asked.number, wanted)
-        if best is None:
+        if not best:
             why = f"nothing of {asked.number} came in time"
             raise UnreachableError("STO-T037", why)
-        with self.holdings.open(best) as file:
-            p.send_frame(stream, w.Give(best))
-            w.send_bytes(stream, file)
-            w.receive(stream, p.Answer)
-        if wanted and not wanted.difference(best.ids):
+        for item in best:
+            with self.holdings.open(item) as file:
+                p.send_frame(stream, w.Give(item))
+                w.send_bytes(stream, file)
+        w.receive(stream, p.Answer)
+        if wanted and not wanted.difference(best[0].ids):
             with self._changed:
                 self._rounds.pop(asked.number, None)
             self.tell(w.Opened(asked.number, []))
 
-    def _best(self, number: int, wanted: set[str]) -> w.Item | None:
-        """Return the version of a number, or the round's part with most of what is wanted."""
-        fits = [
-            one
-            for one in self.holdings.list(number)
-            if bool(one.ids) == bool(wanted) and wanted.issuperset(one.ids)
-        ]
-        return max(fits, key=lambda one: len(one.ids), default=None)
+    def _best(self, number: int, wanted: set[str]) -> list[w.Item]:
+        """Return the version of a number, or the segments of as large a sum as is whole."""
+        found = dict[tuple[tuple[str, ...], int], dict[int, w.Item]]()
+        for one in self.holdings.list(number):
+            if bool(one.ids) == bool(wanted) and wanted.issuperset(one.ids):
+                found.setdefault((one.ids, one.of), {})[one.segment] = one
+        whole = [key for key, segments in found.items() if len(segments) == key[1]]
+        best = max(whole, key=lambda key: len(key[0]), default=None)
+        return [found[best][segment] for segment in range(best[1])] if best else []
 
 
 class _Link:
@@ -321,7 +329,11 @@ def _find_fault(error: Exception) -> Literal["", "bytes", "stalled", "refused"]:
 
 
 def give(
-    place: ShardPlace, number: int, data: bytes, ids: tuple[str, ...] = ()
+    place: ShardPlace,
+    number: int,
+    data: bytes,
+    ids: tuple[str, ...] = (),
+    least: int = w.LEAST_SEGMENT,
 ) -> w.Item:
     """Let the owner's node hold bytes, and return the item that they are.
 
@@ -330,24 +342,31 @@ def give(
         number: of the version, or of the round.
         data: a version for all nodes; or (with `ids`) numbers of `holdings.WORD`.
         ids: whose contribution to the round it is.
+        least: bytes of a segment, the same at all nodes; see `wire.cut`.
 
     Raises:
         UnreachableError: ``STO-T037``, the node cannot take them.
         OSError: it is not there, or stands still.
     """
-    item = w.Item(number, content_digest(data), len(data), ids)
-    give_file(place, item, io.BytesIO(data))
-    return item
+    cut = w.cut(number, data, ids, least)
+    _give(place, ((item, io.BytesIO(piece)) for item, piece in cut))
+    return w.Item(number, content_digest(data), len(data), ids)
 
 
 def give_file(place: ShardPlace, item: w.Item, file: BinaryIO) -> None:
     """Let the owner's node hold a file's bytes, as `give`; they are read piece by piece."""
+    _give(place, [(item, file)])
+
+
+def _give(place: ShardPlace, items: Iterable[tuple[w.Item, BinaryIO]]) -> None:
     with place.connect(w.STALL_S) as stream:
-        p.send_frame(stream, w.Give(item))
-        w.receive(stream, p.Answer)
-        w.send_bytes(stream, file)
-        stream.settimeout(w.OWNER_S)  # it may have to write them
-        w.receive(stream, p.Answer)
+        for item, file in items:
+            stream.settimeout(w.STALL_S)
+            p.send_frame(stream, w.Give(item))
+            w.receive(stream, p.Answer)
+            w.send_bytes(stream, file)
+            stream.settimeout(w.OWNER_S)  # it may have to write them
+            w.receive(stream, p.Answer)
 
 
 def collect(
@@ -361,10 +380,13 @@ def collect(
         UnreachableError: ``STO-T037``, nothing of it came in time.
         OSError: the node is not there.
     """
-    found = io.BytesIO()
+    found, end = io.BytesIO(), time.monotonic() + wait_s + w.OWNER_S
     with place.connect(wait_s + w.STALL_S) as stream:
         p.send_frame(stream, w.Collect(number, sorted(ids), wait_s))
-        item = w.receive(stream, w.Give).item
-        w.receive_bytes(stream, item, found, time.monotonic() + w.OWNER_S)
+        item: w.Item | None = None
+        while item is None or item.segment + 1 < item.of:
+            item = w.receive(stream, w.Give).item
+            found.writelines(w.receive_pieces(stream, item, end))
         p.send_frame(stream, w.DONE)
-    return item, found.getvalue()
+    data = found.getvalue()
+    return w.Item(number, content_digest(data), len(data), item.ids), data

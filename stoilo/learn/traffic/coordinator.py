@@ -32,9 +32,10 @@ from stoilo.core.errors import TrustError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.network import TokenService
 from stoilo.learn.store.place import ShardPlace
-from stoilo.learn.traffic import aggregation as a
 from stoilo.learn.traffic import distribution as d
+from stoilo.learn.traffic import ledger
 from stoilo.learn.traffic import wire as w
+from stoilo.learn.traffic.aggregation import Aggregation
 from stoilo.learn.traffic.holdings import KEPT_ROUNDS, KEPT_VERSIONS
 from stoilo.learn.traffic.links import LinkMatrix, begin_term, clamp
 from stoilo.learn.traffic.reach import Reach
@@ -44,7 +45,7 @@ SLOWEST = 250_000  # bytes/s: a transfer that is slower loses its lease
 _LEAST_LEASE_S = 15.0
 _TICK_S = 0.2
 _KEPT_ORDERS = 4096
-Transfer = d.Transfer | a.Order
+Transfer = d.Transfer | ledger.Order
 
 
 @dataclass(eq=False)
@@ -63,9 +64,8 @@ class _Order:
 
     def fits(self, name: str, item: w.Item) -> bool:
         """Say whether this is what it was for: the item, or a sum that it went into."""
-        fetched = self.item
-        is_in = {*fetched.ids} < {*item.ids} and fetched.number == item.number
-        return name == self.transfer.receiver and (item == fetched or is_in)
+        is_in = {*self.item.ids} < {*item.ids} and self.item.place == item.place
+        return name == self.transfer.receiver and (item == self.item or is_in)
 
 
 class Coordinator(TokenService):
@@ -89,7 +89,7 @@ class Coordinator(TokenService):
         names: tuple[str, ...] = (),
         *,
         distribution: Callable[..., d.Distribution] = d.Distribution,
-        aggregation: Callable[..., a.Aggregation] = a.Aggregation,
+        aggregation: Callable[..., Aggregation] = Aggregation,
         kept: int = KEPT_VERSIONS,
     ) -> None:
         super().__init__(data, address, names)
@@ -103,9 +103,9 @@ class Coordinator(TokenService):
         self.term = begin_term([], self._name)
         self._lock, self._nodes = threading.RLock(), dict[str, _Node]()
         self._versions = dict[int, d.Distribution]()  # each called by its item's key
-        self._items, self._rounds = dict[int, w.Item](), dict[int, a.Aggregation]()
-        # round → node → its parts: the last that it made first, its own behind
-        self._parts = dict[int, dict[str, list[w.Item]]]()
+        self._items, self._rounds = dict[int, w.Item](), dict[int, Aggregation]()
+        # round → node and segment → its parts: the last that it made first, its own behind
+        self._parts = dict[int, dict[tuple[str, int], list[w.Item]]]()
         self._orders = dict[str, _Order]()  # by what nodes call it
         self._given, self._serial = set[Transfer](), itertools.count()
         self._begun = Counter[str]()  # versions and rounds, by which rates grow old
@@ -202,9 +202,10 @@ class Coordinator(TokenService):
         for one in self._versions.values():
             one.gone(node.name, time.monotonic())
         for parts in self._parts.values():
-            parts.pop(node.name, None)
-        for number, summed in self._rounds.items():
-            self._send_sums(summed.gone(node.name, time.monotonic()), number)
+            for key in [key for key in parts if key[0] == node.name]:
+                del parts[key]
+        for summed in self._rounds.values():
+            self._send_sums(summed.gone(node.name, time.monotonic()))
         self._give()
 
     def _take(self, node: _Node, report: w.Report) -> None:
@@ -242,11 +243,10 @@ class Coordinator(TokenService):
         match self._find(item), order.transfer:
             case d.Distribution() as one, d.Transfer() as transfer:
                 one.received(transfer, seconds, item.key, now)
-            case a.Aggregation() as one, a.Order() as transfer:
-                again = one.finished(transfer, seconds, parts, now)
-                self._send_sums(again, item.number)
+            case Aggregation() as one, ledger.Order() as transfer:
+                self._send_sums(one.finished(transfer, seconds, parts, now))
 
-    def _find(self, item: w.Item) -> d.Distribution | a.Aggregation | None:
+    def _find(self, item: w.Item) -> d.Distribution | Aggregation | None:
         """Return what an item is part of, as long as that is going on."""
         return (self._rounds if item.ids else self._versions).get(item.number)
 
@@ -257,7 +257,7 @@ class Coordinator(TokenService):
             parts = self._keep_part(name, item)
             if (summed := self._rounds.get(item.number)) is not None:
                 summed.size, summed.lease_s = item.size, _lease_s(item.size)
-                self._send_sums(summed.ready(name, parts, now), item.number)
+                self._send_sums(summed.ready(name, parts, now, item.segment))
             return
         newest = sorted({item.number, *self._versions})[-self._kept :]
         if item.number not in newest:
@@ -288,9 +288,10 @@ class Coordinator(TokenService):
             del self._versions[old], self._items[old]
         return one
 
-    def _keep_part(self, name: str, item: w.Item) -> list[a.Ids]:
+    def _keep_part(self, name: str, item: w.Item) -> list[ledger.Ids]:
         """Note a part of a round, and return what its node can send."""
-        held = self._parts.setdefault(item.number, {}).setdefault(name, [])
+        here = self._parts.setdefault(item.number, {})
+        held = here.setdefault((name, item.segment), [])
         known = [item, *(one for one in held if one != item)]
         own = [one for one in known if one.ids == (name,)]
         held[:] = [one for one in known if one not in own][:1] + own[:1]
@@ -316,9 +317,10 @@ class Coordinator(TokenService):
                 iteration=self._begun["round"],
                 lease_s=_lease_s(size),
             )
-            for name in {root: (), **here}:
-                parts = [frozenset(i.ids) for i in here.get(name, [])]
-                self._send_sums(one.ready(name, parts, time.monotonic()), number)
+            # The root last: it takes what is left over when all others are paired.
+            for name, segment in {**here, (root, 0): ()}:
+                parts = [frozenset(i.ids) for i in here.get((name, segment), [])]
+                self._send_sums(one.ready(name, parts, time.monotonic(), segment))
             for old in sorted(self._rounds)[:-KEPT_ROUNDS]:
                 self._close_round(old)
 
@@ -338,7 +340,7 @@ class Coordinator(TokenService):
         match self._find(order.item), order.transfer:
             case d.Distribution() as one, d.Transfer() as transfer:
                 one.ask(name, time.monotonic(), d.Sent(transfer, report.seconds))
-            case a.Aggregation() as one, a.Order() as transfer:
+            case Aggregation() as one, ledger.Order() as transfer:
                 one.sent(transfer, report.seconds)
 
     def _failed(self, name: str, report: w.Failed) -> None:
@@ -351,14 +353,15 @@ class Coordinator(TokenService):
             case d.Distribution() as one, d.Transfer() as transfer:
                 is_theirs = fault in {"bytes", "stalled"}
                 one.lost(transfer, now, fault=is_theirs, wrong=fault == "bytes")
-            case a.Aggregation() as one, a.Order() as transfer:
+            case Aggregation() as one, ledger.Order() as transfer:
                 if fault == "bytes":
                     self._links.dispute(transfer.sender, name, "bytes")
+                parts = one.ledgers[transfer.segment].parts.get(name, [])
                 if fault == "refused":
-                    again = one.refused(name, transfer, one.parts.get(name, []), now)
+                    again = one.refused(name, transfer, parts, now)
                 else:
                     again = one.lost(transfer, now, fault=fault == "stalled")
-                self._send_sums(again, order.item.number)
+                self._send_sums(again)
 
     def _give(self) -> None:
         """Order whatever can be fetched now, and note who is newly held at fault."""
@@ -375,18 +378,16 @@ class Coordinator(TokenService):
             if why != before.get(name):
                 self.log.note("named", name, why=", ".join(why))
 
-    def _send_sums(self, orders: Iterable[a.Order], number: int) -> None:
+    def _send_sums(self, orders: Iterable[ledger.Order]) -> None:
         for order in orders:
-            here, own = self._parts.get(number, {}), (order.receiver,)
-            base = [i for i in here.get(order.receiver, []) if i.ids == own]
-            onto = base[0] if order.afresh and base else None
-            for part in here.get(order.sender, []):
+            here, own = self._parts.get(int(order.round), {}), (order.receiver,)
+            held = here.get((order.receiver, order.segment), [])
+            base = next((i for i in held if i.ids == own), None)
+            for part in here.get((order.sender, order.segment), []):
                 if {*part.ids} == order.part:
-                    self._order(order, part, onto)
+                    self._order(order, part, base=base, afresh=order.afresh)
 
-    def _order(
-        self, transfer: Transfer, item: w.Item, base: w.Item | None = None
-    ) -> None:
+    def _order(self, transfer: Transfer, item: w.Item, **more: Any) -> None:  # noqa: ANN401 - fields of a `Get`
         """Tell a receiver what to fetch; one that has just left does not hear it."""
         name = f"{self._name}-{next(self._serial)}"
         self._orders[name] = _Order(transfer, item, time.monotonic())
@@ -395,12 +396,12 @@ class Coordinator(TokenService):
             self._given.discard(self._orders.pop(next(iter(self._orders))).transfer)
         here, lease_s = self._nodes, _lease_s(item.size)
         if (to := here.get(transfer.receiver)) and (of := here.get(transfer.sender)):
-            to.orders.put(w.Get(self.term, name, item, of.place, lease_s, base))
+            to.orders.put(w.Get(self.term, name, item, of.place, lease_s, **more))
 
     def _note(self, what: str, order: _Order, **more: Any) -> None:  # noqa: ANN401 - as `Log.note`
         of, item = order.transfer, order.item
-        more |= {"sender": of.sender, "size": item.size, "ids": item.ids}
-        self.log.note(what, of.receiver, item.number, **more)
+        more |= {name: getattr(item, name) for name in ("size", "ids", "segment")}
+        self.log.note(what, of.receiver, item.number, sender=of.sender, **more)
 
     def _expire(self) -> int:
         """End the leases that have run out, order anew, and return how many they were."""
@@ -408,9 +409,9 @@ class Coordinator(TokenService):
             now, late = time.monotonic(), set[Transfer]()
             for spread in self._versions.values():
                 late.update(spread.expire(now))
-            for number, one in self._rounds.items():
+            for one in self._rounds.values():
                 before = {*one.open}
-                self._send_sums(one.expire(now), number)
+                self._send_sums(one.expire(now))
                 late |= before.difference(one.open)
             for order in [o for o in self._orders.values() if o.transfer in late]:
                 self._note("failed", order, why="the lease has run out", cause="late")

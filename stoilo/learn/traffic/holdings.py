@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import socket
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -104,36 +103,49 @@ class Holdings:
             pass
         raise UnreachableError("STO-T037", "the node does not hold that")
 
-    def receive(self, stream: socket.socket, item: w.Item, deadline: float) -> None:
-        """Take an item from a stream; see `wire.receive_bytes`."""
-        self._keep(item, lambda file: w.receive_bytes(stream, item, file, deadline))
+    def hold(
+        self,
+        item: w.Item,
+        pieces: Iterable[memoryview | bytes],
+        onto: w.Item | None = None,
+    ) -> w.Item:
+        """Hold bytes as they come, or (`onto`) their sum with a held part; return which.
 
-    def add(self, first: w.Item, second: w.Item) -> w.Item:
-        """Hold the sum of two parts, too, and return it.
+        Args:
+            item: what comes.
+            pieces: of whole words; raises at its end where they are not `item`: then
+                nothing is held.
+            onto: what to add it to; both stay what they are.
 
         Raises:
             UsageError: ``STO-T040``, they have a contribution in common (nothing may count
                 twice), are of different rounds or lengths, or their sum does not fit.
         """
-        ids = tuple(sorted({*first.ids, *second.ids}))
-        if (
-            len(ids) != len(first.ids) + len(second.ids)
-            or not (first.ids and second.ids)
-            or (first.number, first.size) != (second.number, second.size)
-        ):
-            raise UsageError("STO-T040", "parts with something in common are not added")
-        with self.open(first) as one, self.open(second) as other:
-            left, right = (np.frombuffer(f.read(), WORD) for f in (one, other))
-        total = left + right
-        if (((left ^ total) & (right ^ total)) < 0).any():
-            raise UsageError("STO-T040", "a sum is too large for its numbers")
-        return self.put(first.number, total.tobytes(), ids)
 
-    def put(self, number: int, data: bytes, ids: tuple[str, ...] = ()) -> w.Item:
+        def write(file: BinaryIO) -> w.Item:
+            if onto is None:
+                file.writelines(pieces)
+                return item
+            with self.open(onto) as base:
+                digest = _write_sum(base, pieces, file)
+            ids = tuple(sorted({*onto.ids, *item.ids}))
+            return msgspec.structs.replace(item, digest=digest, ids=ids)
+
+        if onto is not None:
+            _check_apart(onto, item)
+        return self._keep(write)
+
+    def put(
+        self,
+        number: int,
+        data: bytes | memoryview,
+        ids: tuple[str, ...] = (),
+        segment: int = 0,
+        of: int = 1,
+    ) -> w.Item:
         """Hold bytes that are here; return the item that they are."""
-        item = w.Item(number, content_digest(data), len(data), ids)
-        self._keep(item, lambda file: file.write(data))
-        return item
+        item = w.Item(number, content_digest(data), len(data), ids, segment, of)
+        return self.hold(item, [data])
 
     def drop(self, number: int, *, sums: bool) -> None:
         """Forget the sums of a round, or a version."""
@@ -141,13 +153,13 @@ class Holdings:
             if bool(item.ids) == sums:
                 self._forget(item)
 
-    def _keep(self, item: w.Item, write: Callable[[BinaryIO], object]) -> None:
+    def _keep(self, write: Callable[[BinaryIO], w.Item]) -> w.Item:
         with self._lock:
             self._drafts += 1
             draft = self._folder / f"{os.getpid()}-{self._drafts}.draft"
         try:
             with draft.open("xb") as file:
-                write(file)
+                item = write(file)
             note = draft.with_suffix(".note-draft")
             note.write_bytes(msgspec.json.encode(item))
             with self._lock:
@@ -157,6 +169,7 @@ class Holdings:
         finally:
             draft.unlink(missing_ok=True)
         self._trim(item)
+        return item
 
     def _trim(self, item: w.Item) -> None:
         """Forget the oldest where one more of its kind has come."""
@@ -177,6 +190,29 @@ class Holdings:
             (self._folder / item.key).unlink(missing_ok=True)
 
 
+def _check_apart(one: w.Item, other: w.Item) -> None:
+    places = {(i.place, i.of, i.size) for i in (one, other)}
+    is_shared = {*one.ids} & {*other.ids} or not (one.ids and other.ids)
+    if is_shared or len(places) > 1 or one.size % WORD.itemsize:
+        raise UsageError("STO-T040", "parts with something in common are not added")
+
+
+def _write_sum(
+    base: BinaryIO, pieces: Iterable[memoryview | bytes], file: BinaryIO
+) -> str:
+    """Write the sum of a part and what comes, and return its digest."""
+    state = hashlib.sha256()
+    for piece in pieces:
+        left = np.frombuffer(base.read(len(piece)), WORD)
+        right = np.frombuffer(piece, WORD)
+        total = left + right
+        if (((left ^ total) & (right ^ total)) < 0).any():
+            raise UsageError("STO-T040", "a sum is too large for its numbers")
+        state.update(total.data)
+        file.write(total.data)
+    return state.hexdigest()
+
+
 def _read_note(path: Path) -> w.Item | None:
     """Return the item of a note whose file is what it says."""
     try:
@@ -185,4 +221,4 @@ def _read_note(path: Path) -> w.Item | None:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except (OSError, msgspec.MsgspecError, TrustError):
         return None
-    return item if found == item.digest else None
+    return item if (found, path.stem) == (item.digest, item.key) else None

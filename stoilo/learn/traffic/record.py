@@ -38,6 +38,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     # of what failed: stalled, bytes, refused, gone, late (its lease), other (bytes there)
     cause: str = ""
     ids: tuple[str, ...] = ()  # of a part of a round
+    segment: int = 0  # of its vector; `size` is this one's
 
 
 class Record(msgspec.Struct, frozen=True, tag="record"):

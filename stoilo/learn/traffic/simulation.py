@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic
 
-from stoilo.learn.traffic.aggregation import Aggregation, Holder, Order, SumT
+from stoilo.learn.traffic.aggregation import Aggregation
 from stoilo.learn.traffic.distribution import Distribution, Give, Sent, Transfer
+from stoilo.learn.traffic.ledger import Holder, Order, SumT
 from stoilo.learn.traffic.links import Node
 from stoilo.learn.traffic.trees import Access
 
@@ -249,8 +250,9 @@ class PlayedAggregation(Generic[SumT]):
     Args:
         network: it; several may play on one.
         schedule: who adds to whom.
-        values: the workers' contributions.
+        values: the workers' contributions, the same in each segment.
         ways: of nodes that are not honest.
+        segments: of a vector.
     """
 
     def __init__(
@@ -259,17 +261,29 @@ class PlayedAggregation(Generic[SumT]):
         schedule: Aggregation,
         values: Mapping[Node, SumT],
         ways: Mapping[Node, Ways] | None = None,
+        segments: int = 1,
     ) -> None:
         self.network, self.schedule, self.ways = network, schedule, dict(ways or {})
-        self.holders = {node: Holder(node, value) for node, value in values.items()}
-        self.root = self.holders.setdefault(schedule.root, Holder(schedule.root, None))
-        for node in [schedule.root, *values]:
-            self.ready(node)
+        given = {schedule.root: None, **values}
+        self.holders = {
+            (node, segment): Holder(node, value)
+            for node, value in given.items()
+            for segment in range(segments)
+        }
+        for node, segment in self.holders:
+            self.ready(node, segment)
 
-    def ready(self, node: Node) -> None:
-        """Let a node say what it has."""
-        parts = self.holders[node].parts()
-        self._carry_out(self.schedule.ready(node, parts, self.network.now))
+    @property
+    def total(self) -> SumT | None:
+        """What the root has, the same of each segment; else None."""
+        root = self.schedule.root
+        found = [one.total for key, one in self.holders.items() if key[0] == root]
+        return found[0] if all(one == found[0] for one in found) else None
+
+    def ready(self, node: Node, segment: int = 0) -> None:
+        """Let a node say what it has of a segment."""
+        parts, now = self.holders[node, segment].parts(), self.network.now
+        self._carry_out(self.schedule.ready(node, parts, now, segment))
 
     def _carry_out(self, orders: list[Order]) -> None:
         for order in orders:
@@ -284,7 +298,8 @@ class PlayedAggregation(Generic[SumT]):
 
     def _end(self, order: Order, begun: float) -> None:
         took, now = self.network.now - begun, self.network.now
-        sender, receiver = self.holders[order.sender], self.holders[order.receiver]
+        sender = self.holders[order.sender, order.segment]
+        receiver = self.holders[order.receiver, order.segment]
         value = sender.give(order.part)
         if value is not None and receiver.take(order, value):
             new = self.schedule.finished(order, took, receiver.parts(), now)
@@ -314,9 +329,10 @@ def aggregate(
     schedule: Aggregation,
     values: Mapping[Node, SumT],
     ways: Mapping[Node, Ways] | None = None,
+    segments: int = 1,
 ) -> tuple[float, SumT | None]:
     """Return how long the root waited for the sum, s, and the sum."""
     begun = network.now
-    play = PlayedAggregation(network, schedule, values, ways)
+    play = PlayedAggregation(network, schedule, values, ways, segments)
     network.run(lambda: schedule.done)
-    return network.now - begun, play.root.total
+    return network.now - begun, play.total

@@ -7,12 +7,13 @@ bounds know every rate beforehand, which an online schedule does not.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from stoilo.learn.traffic.aggregation import NOTHING, Aggregation, Ids, Order
+from stoilo.learn.traffic.aggregation import Aggregation
 from stoilo.learn.traffic.distribution import Distribution
+from stoilo.learn.traffic.ledger import NOTHING, Ids, Order
 from stoilo.learn.traffic.links import Node
 
 Tree: TypeAlias = dict[Node, list[Node]]  # a node's children; leaves may be left out
@@ -63,21 +64,21 @@ class TreeAggregation(Aggregation):
         self.tree = tree
         self.parents = {child: node for node in tree for child in tree[node]}
 
-    def ready(self, node: Node, parts: Sequence[Ids], now: float) -> list[Order]:
+    def ready(
+        self, node: Node, parts: Sequence[Ids], now: float, segment: int = 0
+    ) -> list[Order]:
         """Take what a node has; it may be receiving from others at the same time."""
-        if node in self._active and parts:
-            self._active[node] = parts[0]
-        return super().ready(node, parts, now)
+        one = self.ledgers.get(segment)
+        if one and node in one.active and parts:
+            one.active[node] = parts[0]
+        return super().ready(node, parts, now, segment)
 
-    def _pair(self, now: float) -> list[Order]:
-        busy = {node for order in self.open for node in (order.sender, order.receiver)}
-        return [
-            self._order(node, parent, now)
-            for node, part in self._active.items()
-            if node not in busy
-            and (parent := self.parents[node]) in self.parts
-            and part.issuperset(self.tree.get(node, NOTHING))
-        ]
+    def _pair(self, now: float) -> Iterator[Order]:
+        for segment, one in self.ledgers.items():
+            for node, part in one.active.items():
+                whole = part.issuperset(self.tree.get(node, NOTHING))
+                if whole and node not in one.busy and self.parents[node] in one.parts:
+                    yield self._order(segment, node, self.parents[node], now)
 
 
 @dataclass(frozen=True, slots=True)

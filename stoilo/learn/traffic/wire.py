@@ -13,11 +13,12 @@ from __future__ import annotations
 import hashlib
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, BinaryIO, Literal
 
 import msgspec
 
+from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UnreachableError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.place import ShardPlace
@@ -31,6 +32,9 @@ MOST_KEPT = 1024  # versions of a node: each is a line of its first word
 MOST_NETWORKS = 256  # of volunteers, in a report
 MOST_TEXT = 200  # characters of a URL or a network
 PIECE = 256 << 10  # bytes
+SEGMENTS = 8  # of a sum's vector, at most: each travels and is added up by itself
+LEAST_SEGMENT = 256 << 10  # bytes; shorter ones would be all handshake
+WORD_BYTES = 8  # of a sum's numbers: int64, of whatever the vectors were
 STALL_S = 5.0  # in which a piece comes or goes, or its stream is given up
 BEAT_S = 1.0  # how often a node and its coordinator say that they live
 SILENCE_S = 5.0  # after which the other one counts as gone
@@ -39,7 +43,7 @@ DONE = p.Answer(encode(None))
 
 
 class Item(msgspec.Struct, frozen=True):
-    """Bytes that a node holds: a model's version, or the sum of some contributions."""
+    """Bytes that a node holds: a model's version, or of some contributions' sum a segment."""
 
     number: int  # the version's, or the round's
     digest: str  # SHA-256 of the bytes
@@ -47,17 +51,42 @@ class Item(msgspec.Struct, frozen=True):
     ids: tuple[
         str, ...
     ] = ()  # whose contributions a sum holds, sorted; none: a version
+    segment: int = 0  # of the sum's vector
+    of: int = 1  # so many
 
     def __post_init__(self) -> None:
         """Refuse what no honest node says."""
         fair = 0 <= self.size <= MOST_ITEM and len(self.ids) <= MOST_IDS
+        fair &= 0 <= self.segment < self.of <= (SEGMENTS if self.ids else 1)
         if not fair or list(self.ids) != sorted(set(self.ids)):
             raise TrustError("STO-T038", "no such bytes can be held")
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Of which round it is, and of which segment."""
+        return self.number, self.segment
 
     @property
     def key(self) -> str:
         """The name of its file."""
         return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
+
+
+def cut(
+    number: int, data: bytes, ids: tuple[str, ...], least: int = LEAST_SEGMENT
+) -> list[tuple[Item, memoryview]]:
+    """Return a contribution in segments of whole words, and what each is.
+
+    Vectors of the same length are cut in the same way; a version (no `ids`) stays whole.
+    """
+    count = max(1, min(SEGMENTS, len(data) // least)) if ids else 1
+    step = -(-len(data) // (count * WORD_BYTES)) * WORD_BYTES if ids else len(data)
+    view = memoryview(data)
+    pieces = [view[at : at + step] for at in range(0, len(data), step or 1)] or [view]
+    return [
+        (Item(number, content_digest(one), len(one), ids, index, len(pieces)), one)
+        for index, one in enumerate(pieces)
+    ]
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -145,7 +174,8 @@ class Get(msgspec.Struct, frozen=True, tag="get"):
     item: Item
     place: ShardPlace
     lease_s: float  # after which the order is void
-    base: Item | None = None  # what to add it to instead
+    base: Item | None = None  # what to add it to, if to anything, where it is
+    afresh: bool = False  # and not to the sum that was made so far
 
 
 class Drop(msgspec.Struct, frozen=True, tag="drop"):
@@ -232,27 +262,36 @@ def send_bytes(stream: socket.socket, file: BinaryIO) -> None:
         stream.sendall(buffer[:count])
 
 
-def receive_bytes(
-    stream: socket.socket, item: Item, file: BinaryIO, deadline: float
-) -> None:
-    """Write an item's bytes to a file.
+def receive_pieces(
+    stream: socket.socket, item: Item, deadline: float
+) -> Iterator[memoryview]:
+    """Yield an item's bytes, `PIECE` at a time, each valid until the next one.
+
+    Whoever takes them believes none of them before the last: only then is the digest known.
 
     Raises:
         TimeoutError: nothing came for `STALL_S`, or not all by the deadline, s monotonic.
         ConnectionResetError: the stream ended.
         TrustError: ``STO-L141``, these are other bytes.
     """
-    buffer, left, state = memoryview(bytearray(PIECE)), item.size, hashlib.sha256()
-    while left:
+    buffer, state = memoryview(bytearray(min(PIECE, item.size))), hashlib.sha256()
+    for begin in range(0, item.size, PIECE):
+        piece = buffer[: item.size - begin]
+        _fill(stream, piece, deadline)
+        state.update(piece)
+        yield piece
+    if state.hexdigest() != item.digest:
+        raise TrustError("STO-L141", "bytes came that have another digest")
+
+
+def _fill(stream: socket.socket, piece: memoryview, deadline: float) -> None:
+    got = 0
+    while got < len(piece):
         patience = min(STALL_S, deadline - time.monotonic())
         if patience <= 0:
             raise TimeoutError("not all bytes came in time")
         stream.settimeout(patience)
-        count = stream.recv_into(buffer[: min(left, PIECE)])
+        count = stream.recv_into(piece[got:])
         if not count:
             raise ConnectionResetError
-        state.update(buffer[:count])
-        file.write(buffer[:count])
-        left -= count
-    if state.hexdigest() != item.digest:
-        raise TrustError("STO-L141", "bytes came that have another digest")
+        got += count

@@ -28,11 +28,14 @@ class Field:
     def publish(self, number, data, name="root"):
         return agent.give(self.nodes.place(name), number, data)
 
-    def contribute(self, number, names):
-        """Each gives a bit of its own: of a sum each bit says who is in it once."""
+    def contribute(self, number, names, least=24):
+        """Each gives a bit of its own: of a sum each bit says who is in it once.
+
+        Least bytes of a segment: 8 makes three of a vector.
+        """
         for index, name in enumerate(names):
             bits = (1 << index).to_bytes(8, "little")
-            agent.give(self.nodes.place(name), number, bits * 3, (name,))
+            agent.give(self.nodes.place(name), number, bits * 3, (name,), least)
 
     def collect(self, number, names, wait_s=60.0):
         """Return whose contributions came, and the sum's bits."""

@@ -48,7 +48,7 @@ def test_what_was_half_written_is_gone_after_a_restart(tmp_path):
 def test_sum_of_parts_is_held_beside_them(holdings):
     one = holdings.put(5, numbers(1, 2), ("a",))
     other = holdings.put(5, numbers(10, -20), ("b",))
-    both = holdings.add(one, other)
+    both = holdings.hold(other, [numbers(10, -20)], one)
     assert both.ids == ("a", "b")
     assert read(holdings, both) == numbers(11, -18)
     assert {*holdings.list()} == {one, other, both}
@@ -66,12 +66,11 @@ def test_sum_of_parts_is_held_beside_them(holdings):
     ids=["again", "partly again", "another round", "another length", "a version"],
 )
 def test_parts_that_do_not_fit_are_not_added(holdings, number, values, ids):
-    both = holdings.add(
-        holdings.put(5, numbers(1, 2), ("a",)), holdings.put(5, numbers(3, 4), ("b",))
-    )
+    both = holdings.put(5, numbers(1, 2), ("a", "b"))
     other = holdings.put(number, numbers(*values), ids)
     with pytest.raises(UsageError, match="in common"):
-        holdings.add(both, other)
+        holdings.hold(other, [numbers(*values)], both)
+    assert {*holdings.list()} == {both, other}
 
 
 def test_sum_too_large_for_its_numbers_is_refused(holdings):
@@ -81,7 +80,8 @@ def test_sum_too_large_for_its_numbers_is_refused(holdings):
         holdings.put(1, numbers(1), ("b",)),
     )
     with pytest.raises(UsageError, match="too large"):
-        holdings.add(one, other)
+        holdings.hold(other, [numbers(1)], one)
+    assert {*holdings.list()} == {one, other}
 
 
 def test_oldest_versions_go_and_sums_stay(tmp_path):
@@ -138,10 +138,25 @@ def test_collected_round_is_forgotten_and_no_version_with_it(holdings):
         {"size": -1},
         {"size": 1 << 60},
         {"ids": ("b", "a")},
+        {"ids": ("a",), "segment": 2, "of": 2},
+        {"ids": ("a",), "segment": -1},
+        {"ids": ("a",), "of": 1 << 20},
+        {"of": 2},
         {"ids": ("a", "a")},
         {"ids": tuple(f"{i:05}" for i in range(5000))},
     ],
-    ids=["negative", "huge", "unsorted", "twice", "too many"],
+    ids=[
+        *(
+            "negative",
+            "huge",
+            "unsorted",
+            "beyond",
+            "before",
+            "segments",
+            "cut version",
+        ),
+        *("twice", "too many"),
+    ],
 )
 def test_what_no_node_can_hold_is_refused(claim):
     with pytest.raises(TrustError):
@@ -152,3 +167,23 @@ def test_equal_bytes_of_two_nodes_are_two_parts(holdings):
     one, other = (holdings.put(1, numbers(0), (name,)) for name in "ab")
     assert holdings.list() == [one, other]
     assert io.BytesIO(read(holdings, one)).getvalue() == read(holdings, other)
+
+
+def test_segments_of_different_places_are_not_added(holdings):
+    one, other = (holdings.put(1, numbers(1), (n,), i, 2) for i, n in enumerate("ab"))
+    with pytest.raises(UsageError, match="in common"):
+        holdings.hold(other, [numbers(1)], one)
+
+
+def test_nothing_is_held_of_bytes_that_turn_out_to_be_others(holdings, tmp_path):
+    one, other = (holdings.put(1, numbers(7), (name,)) for name in "ab")
+
+    def pieces():
+        yield numbers(8)
+        raise TrustError("STO-L141", "not these")
+
+    for onto in (None, one):
+        with pytest.raises(TrustError):
+            holdings.hold(Item(1, "0" * 64, 8, ("c",)), pieces(), onto)
+    assert holdings.list() == [one, other]
+    assert not list(tmp_path.glob("*draft"))

@@ -43,7 +43,7 @@ def test_version_and_sum_beat_star_and_tree(tmp_path):
     # .29 on a machine at rest (the bench's affair); this one may be busy
     assert mean["ours"] <= 0.45 * mean["star"]
     assert mean["ours"] < mean["tree"]
-    assert fmean(added["ours"]) < fmean(added["star"])
+    assert fmean(added["ours"]) <= 0.45 * fmean(added["star"])
 
 
 def watch_slowed_way(folder, plan, most_after):
