@@ -75,7 +75,7 @@ class Agent(TokenService):
         self._changed = threading.Condition()
         self._busy = set[w.Item]()
         # round and segment → the sum that was made last
-        self._adding = threading.Lock()
+        self._segments = dict[tuple[int, int], threading.Lock]()
         self._latest = dict[tuple[int, int], w.Item]()
         for item in sorted(self.holdings.list(), key=lambda one: len(one.ids)):
             if item.ids:
@@ -120,6 +120,7 @@ class Agent(TokenService):
                 self.holdings.drop(number, sums=True)
                 for segment in range(w.SEGMENTS):
                     self._latest.pop((number, segment), None)
+                    self._segments.pop((number, segment), None)
         return True
 
     def leave(self, link: _Link) -> None:
@@ -145,8 +146,9 @@ class Agent(TokenService):
                 return  # another coordinator's order: its end is reported to all
             self._busy.add(order.item)
         try:
-            with self._turns:
-                report: w.Report = self._fetch(order, time.monotonic() + order.lease_s)
+            end = time.monotonic() + order.lease_s
+            fetch = self._add if order.item.ids else self._fetch
+            report: w.Report = fetch(order, end)
         except (OSError, StoiloError) as error:
             time.sleep(_REPENT_S)
             why = str(error) or type(error).__name__
@@ -156,14 +158,15 @@ class Agent(TokenService):
                 self._busy.discard(order.item)
         self.tell(report)
 
-    def _fetch(self, order: w.Get, deadline: float) -> w.Has:
-        """Hold what an order names, a part in the sum that it is added to on its way."""
+    def _fetch(
+        self, order: w.Get, deadline: float, onto: w.Item | None = None
+    ) -> w.Has:
+        """Hold what an order names, or its sum with a part that is held."""
         item = order.item
         if not item.ids and item in self.holdings:
             return w.Has(item, order.transfer)
-        onto = self._latest.get(item.place) if item.ids else None
-        onto = order.base if order.afresh else onto
-        with order.place.connect(min(w.STALL_S, order.lease_s)) as stream:
+        place, patience = order.place, min(w.STALL_S, order.lease_s)
+        with self._turns, place.connect(patience) as stream:
             begun = time.monotonic()
             p.send_frame(stream, w.Fetch(order.transfer, item))
             w.receive(stream, p.Answer)
@@ -171,16 +174,16 @@ class Agent(TokenService):
             made = self.holdings.hold(item, pieces, onto)
             seconds = time.monotonic() - begun
             p.send_frame(stream, w.DONE)
-        if item.ids:
-            self._go_on_from(made, onto, afresh=order.afresh)
         return w.Has(made, order.transfer, seconds)
 
-    def _go_on_from(self, made: w.Item, onto: w.Item | None, *, afresh: bool) -> None:
-        """Take a sum as the last one; not when another was made of the same meanwhile."""
-        with self._adding:
-            if not afresh and self._latest.get(made.place) != onto:
-                raise UsageError("STO-T040", "another part was added meanwhile")
-            self._latest[made.place] = made
+    def _add(self, order: w.Get, deadline: float) -> w.Has:
+        """Add a part while it comes to what there is of its segment, one at a time."""
+        place = order.item.place
+        with self._segments.setdefault(place, threading.Lock()):
+            onto = order.base if order.afresh else self._latest.get(place)
+            has = self._fetch(order, deadline, onto)
+            self._latest[place] = has.item
+            return has
 
     def talk(self, stream: socket.socket, owner: str) -> None:
         """Do one thing for a node or the owner."""
@@ -215,8 +218,7 @@ class Agent(TokenService):
             item, w.receive_pieces(stream, item, time.monotonic() + w.OWNER_S)
         )
         if item.ids:
-            with self._adding:
-                self._latest.setdefault(item.place, item)
+            self._latest.setdefault(item.place, item)
         self.tell(w.Has(item))
         p.send_frame(stream, w.DONE)
 
