@@ -8,7 +8,7 @@ import pytest
 
 from stoilo.cli.main import main
 from stoilo.learn.store.place import read_place
-from stoilo.learn.traffic.agent import give
+from stoilo.learn.traffic.owner import give
 from tests.support.networkshard import NetworkShard
 
 

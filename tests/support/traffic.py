@@ -34,7 +34,7 @@ from stoilo.core.errors import InternalError
 from stoilo.learn.store import protocol
 from stoilo.learn.store.network import TokenService
 from stoilo.learn.store.place import ShardPlace, read_place
-from stoilo.learn.traffic import agent, distribution, face, holdings, trees, wire
+from stoilo.learn.traffic import agent, distribution, face, holdings, owner, trees, wire
 from stoilo.learn.traffic.links import Term
 from stoilo.learn.traffic.record import Event, Record, read_record
 
@@ -403,7 +403,7 @@ class Site:
         meanwhile: Callable[[], None] = lambda: None,
     ) -> float:
         """Publish a version, wait for all, and return the mean receipt time, s."""
-        agent.give(self.nodes.place("root"), number, os.urandom(size))
+        owner.give(self.nodes.place("root"), number, os.urandom(size))
         meanwhile()
         expected = {*self.names} - {*but}
         wait_for(lambda: expected <= {*self.holders(number)})
@@ -424,11 +424,11 @@ class Site:
 
         def give(index: int) -> None:
             vector = np.full(size // 8, 1 << index, "<i8").tobytes()
-            agent.give(self.nodes.place(names[index]), number, vector, (names[index],))
+            owner.give(self.nodes.place(names[index]), number, vector, (names[index],))
 
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(give, range(len(names))))
-        item, data = agent.collect(self.nodes.place("root"), number, names, 120.0)
+        item, data = owner.collect(self.nodes.place("root"), number, names, 120.0)
         assert [*item.ids] == sorted(names)
         assert (np.frombuffer(data, "<i8") == (1 << len(names)) - 1).all()
         return max(self.receipts(number, "opened").values())

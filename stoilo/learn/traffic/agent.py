@@ -11,18 +11,17 @@ Nodes are the project's own; what another one sends is believed only under its d
 
 from __future__ import annotations
 
-import io
 import queue
 import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Literal
 
-from stoilo.core.digests import content_digest
 from stoilo.core.errors import StoiloError, UnreachableError, UsageError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.network import TokenService
@@ -217,10 +216,22 @@ class Agent(TokenService):
         self.holdings.hold(
             item, w.receive_pieces(stream, item, time.monotonic() + w.OWNER_S)
         )
-        if item.ids:
-            self._latest.setdefault(item.place, item)
         self.tell(w.Has(item))
+        if item.ids and (made := self._add_own(item)) != item:
+            self.tell(w.Has(made))
         p.send_frame(stream, w.DONE)
+
+    def _add_own(self, item: w.Item) -> w.Item:
+        """Return what to go on from: at a root the own part joins what came before it."""
+        with self._segments.setdefault(item.place, threading.Lock()):
+            onto = self._latest.setdefault(item.place, item)
+            if item.number not in self._rounds or {*onto.ids} & {*item.ids}:
+                return item
+            with self.holdings.open(item) as file:
+                pieces = iter(partial(file.read, w.PIECE), b"")
+                made = self.holdings.hold(item, pieces, onto)
+            self._latest[item.place] = made
+            return made
 
     def _collect(self, stream: socket.socket, asked: w.Collect) -> None:
         """Give the owner what he waits for; what is left of a sum when he cannot wait on."""
@@ -232,12 +243,12 @@ class Agent(TokenService):
                     del self._rounds[old]
             self.tell(w.Opened(asked.number, asked.ids))
         with self._changed:
-            best = self._best(asked.number, wanted)
+            best = self._best(asked, wanted)
             while not best or wanted.difference(best[0].ids):
                 if (left := end - time.monotonic()) <= 0:
                     break
                 self._changed.wait(left)
-                best = self._best(asked.number, wanted)
+                best = self._best(asked, wanted)
         if not best:
             why = f"nothing of {asked.number} came in time"
             raise UnreachableError("STO-T037", why)
@@ -251,10 +262,14 @@ class Agent(TokenService):
                 self._rounds.pop(asked.number, None)
             self.tell(w.Opened(asked.number, []))
 
-    def _best(self, number: int, wanted: set[str]) -> list[w.Item]:
-        """Return the version of a number, or the segments of as large a sum as is whole."""
+    def _best(self, asked: w.Collect, wanted: set[str]) -> list[w.Item]:
+        """Return the version that is asked for, or the segments of the largest whole sum."""
+        if asked.training:
+            later = (one for one in self.holdings.list() if one.number >= asked.number)
+            fits = [one for one in later if one.training == asked.training]
+            return fits[-1:]
         found = dict[tuple[tuple[str, ...], int], dict[int, w.Item]]()
-        for one in self.holdings.list(number):
+        for one in self.holdings.list(asked.number):
             if bool(one.ids) == bool(wanted) and wanted.issuperset(one.ids):
                 found.setdefault((one.ids, one.of), {})[one.segment] = one
         whole = [key for key, segments in found.items() if len(segments) == key[1]]
@@ -328,67 +343,3 @@ def _find_fault(error: Exception) -> Literal["", "bytes", "stalled", "refused"]:
         return "refused"
     is_forged = isinstance(error, StoiloError) and error.code == "STO-L141"
     return "bytes" if is_forged else ""
-
-
-def give(
-    place: ShardPlace,
-    number: int,
-    data: bytes,
-    ids: tuple[str, ...] = (),
-    least: int = w.LEAST_SEGMENT,
-) -> w.Item:
-    """Let the owner's node hold bytes, and return the item that they are.
-
-    Args:
-        place: the node's own connection file.
-        number: of the version, or of the round.
-        data: a version for all nodes; or (with `ids`) numbers of `holdings.WORD`.
-        ids: whose contribution to the round it is.
-        least: bytes of a segment, the same at all nodes; see `wire.cut`.
-
-    Raises:
-        UnreachableError: ``STO-T037``, the node cannot take them.
-        OSError: it is not there, or stands still.
-    """
-    cut = w.cut(number, data, ids, least)
-    _give(place, ((item, io.BytesIO(piece)) for item, piece in cut))
-    return w.Item(number, content_digest(data), len(data), ids)
-
-
-def give_file(place: ShardPlace, item: w.Item, file: BinaryIO) -> None:
-    """Let the owner's node hold a file's bytes, as `give`; they are read piece by piece."""
-    _give(place, [(item, file)])
-
-
-def _give(place: ShardPlace, items: Iterable[tuple[w.Item, BinaryIO]]) -> None:
-    with place.connect(w.STALL_S) as stream:
-        for item, file in items:
-            stream.settimeout(w.STALL_S)
-            p.send_frame(stream, w.Give(item))
-            w.receive(stream, p.Answer)
-            w.send_bytes(stream, file)
-            stream.settimeout(w.OWNER_S)  # it may have to write them
-            w.receive(stream, p.Answer)
-
-
-def collect(
-    place: ShardPlace, number: int, ids: Sequence[str] = (), wait_s: float = 60.0
-) -> tuple[w.Item, bytes]:
-    """Return a round's sum from the owner's node, or (no `ids`) a version, once it is there.
-
-    When `wait_s` is over, of a sum as much as is there: `Item.ids` says whose it is.
-
-    Raises:
-        UnreachableError: ``STO-T037``, nothing of it came in time.
-        OSError: the node is not there.
-    """
-    found, end = io.BytesIO(), time.monotonic() + wait_s + w.OWNER_S
-    with place.connect(wait_s + w.STALL_S) as stream:
-        p.send_frame(stream, w.Collect(number, sorted(ids), wait_s))
-        item: w.Item | None = None
-        while item is None or item.segment + 1 < item.of:
-            item = w.receive(stream, w.Give).item
-            found.writelines(w.receive_pieces(stream, item, end))
-        p.send_frame(stream, w.DONE)
-    data = found.getvalue()
-    return w.Item(number, content_digest(data), len(data), item.ids), data

@@ -23,7 +23,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,41 +30,18 @@ from stoilo.core.background import Repeater
 from stoilo.core.errors import TrustError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.network import TokenService
-from stoilo.learn.store.place import ShardPlace
 from stoilo.learn.traffic import distribution as d
 from stoilo.learn.traffic import ledger
 from stoilo.learn.traffic import wire as w
 from stoilo.learn.traffic.aggregation import Aggregation
-from stoilo.learn.traffic.holdings import KEPT_ROUNDS, KEPT_VERSIONS
+from stoilo.learn.traffic.holdings import KEPT_ROUNDS, KEPT_VERSIONS, Kept
 from stoilo.learn.traffic.links import LinkMatrix, begin_term, clamp
 from stoilo.learn.traffic.reach import Reach
 from stoilo.learn.traffic.record import SHOWN, Log, Record
+from stoilo.learn.traffic.under_way import Node, Transfer, UnderWay, lease_s
 
-SLOWEST = 250_000  # bytes/s: a transfer that is slower loses its lease
-_LEAST_LEASE_S = 15.0
 _TICK_S = 0.2
 _KEPT_ORDERS = 4096
-Transfer = d.Transfer | ledger.Order
-
-
-@dataclass(eq=False)
-class _Node:
-    name: str
-    place: ShardPlace
-    url: str
-    orders: queue.SimpleQueue[w.Order] = field(default_factory=queue.SimpleQueue)
-
-
-@dataclass(frozen=True)
-class _Order:
-    transfer: Transfer
-    item: w.Item  # that is fetched
-    since: float  # s, monotonic
-
-    def fits(self, name: str, item: w.Item) -> bool:
-        """Say whether this is what it was for: the item, or a sum that it went into."""
-        is_in = {*self.item.ids} < {*item.ids} and self.item.place == item.place
-        return name == self.transfer.receiver and (item == self.item or is_in)
 
 
 class Coordinator(TokenService):
@@ -99,14 +75,14 @@ class Coordinator(TokenService):
             self.admit_again(name, data / "nodes" / f"{name}.json")
         self._distribution, self._aggregation = distribution, aggregation
         self._name, self._links = secrets.token_hex(8), LinkMatrix()
-        self._reach, self._kept = Reach(), kept
+        self._reach, self._kept = Reach(), Kept(kept, w.MOST_ITEM * w.MOST_KEPT)
         self.term = begin_term([], self._name)
-        self._lock, self._nodes = threading.RLock(), dict[str, _Node]()
+        self._lock, self._nodes = threading.RLock(), dict[str, Node]()
         self._versions = dict[int, d.Distribution]()  # each called by its item's key
         self._items, self._rounds = dict[int, w.Item](), dict[int, Aggregation]()
         # round → node and segment → its parts: the last that it made first, its own behind
         self._parts = dict[int, dict[tuple[str, int], list[w.Item]]]()
-        self._orders = dict[str, _Order]()  # by what nodes call it
+        self._orders = dict[str, UnderWay]()  # by what nodes call it
         self._given, self._serial = set[Transfer](), itertools.count()
         self._begun = Counter[str]()  # versions and rounds, by which rates grow old
         self._named, self.log = self._links.named(), Log(data / "record.jsonl")
@@ -147,12 +123,13 @@ class Coordinator(TokenService):
         """Return where volunteers get which version."""
         with self._lock:
             urls = {one.name: one.url for one in self._nodes.values()}
-            held = [(self._items[n].digest, one) for n, one in self._versions.items()]
+            files = [one for one in self._items.values() if not one.training]
+            held = [(one.digest, self._versions[one.number]) for one in files]
             return self._reach.locate(urls, held, self._links.named())
 
     def _hear(self, stream: socket.socket, name: str, hello: w.Hello) -> None:
         """Take a node in, and what it reports until it is silent."""
-        node = _Node(name, hello.place, hello.url[: w.MOST_TEXT])
+        node = Node(name, hello.place, hello.url[: w.MOST_TEXT])
         with self._lock:
             if hello.term > self.term:
                 if hello.is_led:  # stand by: the later one is well
@@ -181,7 +158,7 @@ class Coordinator(TokenService):
                 order = node.orders.get(timeout=w.BEAT_S)
             p.send_frame(stream, order)
 
-    def _join(self, node: _Node, hello: w.Hello) -> None:
+    def _join(self, node: Node, hello: w.Hello) -> None:
         if (before := self._nodes.get(node.name)) is not None:
             self._leave(before, "came again")
         self._nodes[node.name] = node
@@ -196,7 +173,7 @@ class Coordinator(TokenService):
             self._open_round(node.name, number, ids)
         self._give()
 
-    def _leave(self, node: _Node, why: str) -> None:
+    def _leave(self, node: Node, why: str) -> None:
         del self._nodes[node.name]
         self.log.note("left", node.name, why=why)
         for one in self._versions.values():
@@ -208,7 +185,7 @@ class Coordinator(TokenService):
             self._send_sums(summed.gone(node.name, time.monotonic()))
         self._give()
 
-    def _take(self, node: _Node, report: w.Report) -> None:
+    def _take(self, node: Node, report: w.Report) -> None:
         """Do what follows from a report."""
         with self._lock:
             if self._nodes.get(node.name) is not node:
@@ -256,11 +233,10 @@ class Coordinator(TokenService):
         if item.ids:
             parts = self._keep_part(name, item)
             if (summed := self._rounds.get(item.number)) is not None:
-                summed.size, summed.lease_s = item.size, _lease_s(item.size)
+                summed.size, summed.lease_s = item.size, lease_s(item.size)
                 self._send_sums(summed.ready(name, parts, now, item.segment))
             return
-        newest = sorted({item.number, *self._versions})[-self._kept :]
-        if item.number not in newest:
+        if item not in self._kept.choose([*self._items.values(), item]):
             return
         one = self._versions.get(item.number) or self._begin(name, item)
         if self._items[item.number] != item:
@@ -282,9 +258,10 @@ class Coordinator(TokenService):
             random.SystemRandom(),
             term=self.term,
             iteration=self._begun["version"],
-            lease_s=_lease_s(item.size),
+            lease_s=lease_s(item.size),
         )
-        for old in sorted(self._versions)[: -self._kept]:
+        kept = self._kept.choose(self._items.values())
+        for old in [number for number, it in self._items.items() if it not in kept]:
             del self._versions[old], self._items[old]
         return one
 
@@ -315,7 +292,7 @@ class Coordinator(TokenService):
                 *(str(number), size, root, ids, self._links),
                 term=self.term,
                 iteration=self._begun["round"],
-                lease_s=_lease_s(size),
+                lease_s=lease_s(size),
             )
             # The root last: it takes what is left over when all others are paired.
             for name, segment in {**here, (root, 0): ()}:
@@ -390,15 +367,15 @@ class Coordinator(TokenService):
     def _order(self, transfer: Transfer, item: w.Item, **more: Any) -> None:  # noqa: ANN401 - fields of a `Get`
         """Tell a receiver what to fetch; one that has just left does not hear it."""
         name = f"{self._name}-{next(self._serial)}"
-        self._orders[name] = _Order(transfer, item, time.monotonic())
+        self._orders[name] = UnderWay(transfer, item, time.monotonic())
         self._given.add(transfer)
         if len(self._orders) > _KEPT_ORDERS:
             self._given.discard(self._orders.pop(next(iter(self._orders))).transfer)
-        here, lease_s = self._nodes, _lease_s(item.size)
+        here, may_s = self._nodes, lease_s(item.size)
         if (to := here.get(transfer.receiver)) and (of := here.get(transfer.sender)):
-            to.orders.put(w.Get(self.term, name, item, of.place, lease_s, **more))
+            to.orders.put(w.Get(self.term, name, item, of.place, may_s, **more))
 
-    def _note(self, what: str, order: _Order, **more: Any) -> None:  # noqa: ANN401 - as `Log.note`
+    def _note(self, what: str, order: UnderWay, **more: Any) -> None:  # noqa: ANN401 - as `Log.note`
         of, item = order.transfer, order.item
         more |= {name: getattr(item, name) for name in ("size", "ids", "segment")}
         self.log.note(what, of.receiver, item.number, sender=of.sender, **more)
@@ -417,7 +394,3 @@ class Coordinator(TokenService):
                 self._note("failed", order, why="the lease has run out", cause="late")
             self._give()
             return len(late)
-
-
-def _lease_s(size: int) -> float:
-    return _LEAST_LEASE_S + size / SLOWEST

@@ -9,6 +9,7 @@ loses nothing, and after a power cut a file that is not its digest's is left out
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -25,6 +26,8 @@ from stoilo.learn.traffic import wire as w
 
 KEPT_VERSIONS = 64  # newest ones that a node holds
 KEPT_BYTES = 20 * 10**9  # of them together
+KEPT_OF_TRAINING = 3  # newest of each: of a step only the last one is needed
+KEPT_TRAININGS = 16  # that began last
 KEPT_ROUNDS = 8  # newest ones whose parts it holds, where nobody collects them
 _NOTE = ".note"
 WORD = np.dtype("<i8")  # of sums: fixed-point numbers, exact in whatever order
@@ -37,10 +40,18 @@ class Kept(NamedTuple):
     nbytes: int = KEPT_BYTES
 
     def choose(self, items: Iterable[w.Item]) -> set[w.Item]:
-        """Return which of these stay: newest first, as many as there is room for."""
-        chosen, room = set[w.Item](), self.nbytes
+        """Return which of these stay: newest first, as many as there is room for.
+
+        Those of trainings come before files: a step waits for its version.
+        """
         newest = sorted(items, key=lambda one: (one.number, one.digest), reverse=True)
-        for item in newest[: self.versions]:
+        by_training = dict[str, list[w.Item]]()
+        for item in newest:
+            by_training.setdefault(item.training, []).append(item)
+        files = by_training.pop("", [])[: self.versions]
+        steps = [one[:KEPT_OF_TRAINING] for one in by_training.values()]
+        chosen, room = set[w.Item](), self.nbytes
+        for item in (*itertools.chain(*steps[:KEPT_TRAININGS]), *files):
             if item.size <= room:
                 chosen.add(item)
                 room -= item.size
@@ -87,8 +98,12 @@ class Holdings:
         return bool(item.ids) or item in self._kept.choose([*self._versions(), item])
 
     def find(self, digest: str) -> Path | None:
-        """Return where the version of a digest lies, None without one."""
-        found = (one for one in self._versions() if one.digest == digest)
+        """Return where the file of a digest lies, None without one; untrusted.
+
+        A training's versions are nobody's to fetch but its regions'.
+        """
+        files = (one for one in self._versions() if not one.training)
+        found = (one for one in files if one.digest == digest)
         return next((self._folder / one.key for one in found), None)
 
     def _versions(self) -> Sequence[w.Item]:

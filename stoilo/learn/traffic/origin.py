@@ -18,7 +18,7 @@ from stoilo.core.errors import StoiloError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.place import ShardPlace
 from stoilo.learn.traffic import wire as w
-from stoilo.learn.traffic.agent import give_file
+from stoilo.learn.traffic.owner import give_file
 from stoilo.server.engines.embedded.files.holders import Holders
 from stoilo.server.engines.embedded.files.mirrors import LEAST_BYTES, parse_mirrors
 

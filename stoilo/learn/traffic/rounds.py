@@ -27,8 +27,8 @@ from stoilo.learn.core.orders import Reply, refuse_answer
 from stoilo.learn.core.tensors import Array, Tensors, flatten, safe_norm, unflatten
 from stoilo.learn.store.place import read_place
 from stoilo.learn.store.values import decode, encode
-from stoilo.learn.traffic.agent import collect, give
 from stoilo.learn.traffic.holdings import WORD
+from stoilo.learn.traffic.owner import collect, give
 from stoilo.learn.traffic.sums import ExactSum, Scale
 
 MOST_PARTS = 1 << 20
@@ -48,7 +48,9 @@ class Traffic(Protocol):
     def collect(
         self, number: int, ids: Sequence[str], wait_s: float
     ) -> tuple[tuple[str, ...], bytes]:
-        """Return a version, or (with `ids`) what is there of a round's sum, and whose it is.
+        """Return the newest version, or (with `ids`) what is there of a round's sum, and whose.
+
+        A version before `number` is none.
 
         Raises:
             UnreachableError: ``STO-T037``, nothing is there after `wait_s`.
@@ -63,28 +65,25 @@ class NodeTraffic:
     """
 
     connection: Path
+    training: str = "training"  # its name, where nodes have several: the same at all
 
     def give(self, number: int, data: bytes, ids: Sequence[str] = ()) -> None:
         """Hold bytes; see `Traffic`."""
         try:
-            give(read_place(self.connection), number, data, tuple(ids))
+            training = "" if ids else self.training
+            place = read_place(self.connection)
+            give(place, number, data, tuple(ids), training=training)
         except OSError as error:
-            # A node that has them already hangs up in the midst of them.
-            if ids or self._holds(number) != data:
-                raise _away(error) from None
-
-    def _holds(self, number: int) -> bytes:
-        try:
-            return self.collect(number, (), 0.0)[1]
-        except UnreachableError:
-            return b""
+            raise _away(error) from None
 
     def collect(
         self, number: int, ids: Sequence[str], wait_s: float
     ) -> tuple[tuple[str, ...], bytes]:
         """Return a version or a sum; see `Traffic`."""
         try:
-            item, data = collect(read_place(self.connection), number, ids, wait_s)
+            training = "" if ids else self.training
+            place = read_place(self.connection)
+            item, data = collect(place, number, ids, wait_s, training)
         except OSError as error:
             raise _away(error) from None
         return item.ids, data

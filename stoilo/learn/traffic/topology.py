@@ -1,7 +1,8 @@
 """What a record says, arranged for people: nodes, trees as they grew, their times. Pure.
 
-Of a version, a node hangs from whom it had it from; of a round, from whom its part went to
-last, for what was lost on the way was sent again. What began before the events do is left out.
+Of a version, a node hangs from whom it had it from; of a round, from whom its part's first
+segment went to last, for what was lost on the way was sent again; other segments have trees
+of their own. What began before the events do is left out.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Tree:
     root: Node
     begun: float  # s since 1970
     mean_s: float  # of the receipts; 0: there was none
-    last_s: float
+    last_s: float  # until the last one, of any segment
     steps: list[Step]  # each before those below it; the root is the first
 
     @property
@@ -90,7 +91,8 @@ def list_trees(events: Sequence[Event]) -> list[Tree]:
 
 def _grow(begun: Event, *sent: Event) -> Tree:
     is_sum, root = begun.what == "opened", begun.node
-    hung = _hang(root, sent[::-1] if is_sum else sent, is_sum=is_sum)
+    first = [event for event in sent if not event.segment]
+    hung = _hang(root, first[::-1] if is_sum else first, is_sum=is_sum)
     below: dict[Node, list[Node]] = {root: []}
     for node, (partner, _) in hung.items():
         below.setdefault(partner, []).append(node)
@@ -100,7 +102,7 @@ def _grow(begun: Event, *sent: Event) -> Tree:
         nodes.sort(key=at.__getitem__)
     steps = [step for top in tops for step in _walk(top, 0, below, hung, begun.at)]
     what, mean_s = "round" if is_sum else "version", fmean(at.values() or [0.0])
-    last_s = max(at.values(), default=0.0)
+    last_s = max((event.at - begun.at for event in sent), default=0.0)
     return Tree(what, begun.number, root, begun.at, mean_s, last_s, steps)
 
 

@@ -53,11 +53,13 @@ class Item(msgspec.Struct, frozen=True):
     ] = ()  # whose contributions a sum holds, sorted; none: a version
     segment: int = 0  # of the sum's vector
     of: int = 1  # so many
+    training: str = ""  # whose version it is; none: a file that a project's tasks share
 
     def __post_init__(self) -> None:
         """Refuse what no honest node says."""
         fair = 0 <= self.size <= MOST_ITEM and len(self.ids) <= MOST_IDS
         fair &= 0 <= self.segment < self.of <= (SEGMENTS if self.ids else 1)
+        fair &= len(self.training) <= MOST_TEXT
         if not fair or list(self.ids) != sorted(set(self.ids)):
             raise TrustError("STO-T038", "no such bytes can be held")
 
@@ -73,7 +75,11 @@ class Item(msgspec.Struct, frozen=True):
 
 
 def cut(
-    number: int, data: bytes, ids: tuple[str, ...], least: int = LEAST_SEGMENT
+    number: int,
+    data: bytes,
+    ids: tuple[str, ...],
+    least: int = LEAST_SEGMENT,
+    training: str = "",
 ) -> list[tuple[Item, memoryview]]:
     """Return a contribution in segments of whole words, and what each is.
 
@@ -83,8 +89,9 @@ def cut(
     step = -(-len(data) // (count * WORD_BYTES)) * WORD_BYTES if ids else len(data)
     view = memoryview(data)
     pieces = [view[at : at + step] for at in range(0, len(data), step or 1)] or [view]
+    of = len(pieces)
     return [
-        (Item(number, content_digest(one), len(one), ids, index, len(pieces)), one)
+        (Item(number, content_digest(one), len(one), ids, index, of, training), one)
         for index, one in enumerate(pieces)
     ]
 
@@ -207,9 +214,10 @@ class Give(msgspec.Struct, frozen=True, tag="give"):
 class Collect(msgspec.Struct, frozen=True, tag="collect"):
     """Of the owner: give a round's sum, or a version's bytes (no `ids`), once it is there."""
 
-    number: int
+    number: int  # of a training's version: or the newest of a later one
     ids: list[str]
     wait_s: float
+    training: str = ""
 
 
 class Show(msgspec.Struct, frozen=True, tag="show"):

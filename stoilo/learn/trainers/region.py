@@ -45,8 +45,6 @@ from stoilo.learn.trainers.options import Loss, Place, TrainerOptions
 from stoilo.learn.trainers.trainer import Trainer
 
 _ENDLESS = 1 << 30  # epochs: the root counts them
-_AHEAD = 16  # numbers that are looked at beyond the next one, at a time
-_FURTHEST = 1 << 16  # and then from the next one on again
 _LOOK_S = 1.0  # how often a region at work looks whether the root went on without it
 
 
@@ -173,7 +171,6 @@ class Region:
         fraction: share of its answers that makes a round's sum, rounded up.
         backups: see `SynchronousSettings`.
         options: bound on each answer, copies, checks, folder: as for any trainer.
-        first: as `Regions` has it.
         again_s: after so long without a newer version, s, its sum is given again.
     """
 
@@ -190,7 +187,6 @@ class Region:
         fraction: float = 1.0,
         backups: float = 0.0,
         options: TrainerOptions | None = None,
-        first: int = 0,
         again_s: float = 5.0,
     ) -> None:
         settings = SynchronousSettings(_ENDLESS, fraction=fraction, backups=backups)
@@ -203,7 +199,7 @@ class Region:
                 "STO-T040", "statistics of BatchNorm are not added up: use GroupNorm"
             )
         self.name, self._traffic, self._again_s = name, traffic, again_s
-        self._first, self._looked = first, 0  # beyond the next number: see `_look`
+        self._seen = -1  # number of the newest version that was looked at
         self._due: Made | None = None  # what is given again
 
     @property
@@ -259,25 +255,17 @@ class Region:
         """Return a newer version, once there is one; what is under way is left then."""
         while (found := await asyncio.to_thread(self._look)) is None:
             await self._give()
-        self._looked = 0
         self.method.leave()
         return found
 
     def _look(self) -> Round | None:
-        """Wait for the next version a while, then look whether there are later ones."""
-        following = max(self._first, self.method.number + 1)
-        found = self._read(following, self._again_s)
-        if found is not None:
-            return found
-        self._looked = self._looked % _FURTHEST + _AHEAD
-        # A node holds a few, and does not say which
-        near, far = following + 1, following + 1 + self._looked
-        numbers = (*range(near, near + _AHEAD), *range(far, far + _AHEAD))
-        ahead = (self._read(number, 0.0) for number in numbers)
-        return max(filter(None, ahead), key=lambda one: one.number, default=None)
-
-    def _read(self, number: int, wait_s: float) -> Round | None:
+        """Wait for a newer version a while; the end of an earlier training is none."""
+        after = max(self._seen, self.method.number)
         try:
-            return read_round(self._traffic.collect(number, (), wait_s)[1])
+            data = self._traffic.collect(after + 1, (), self._again_s)[1]
         except UnreachableError:
             return None
+        found = read_round(data)
+        self._seen = found.number
+        is_early = self.method.number < 0 and not found.sizes
+        return None if is_early else found

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,10 +22,17 @@ from typing import Any
 
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.learn.backends import Job, JobEnd, OwnBackend
-from stoilo.learn.core.orders import PARTLY, Method, Order
+from stoilo.learn.core.orders import PARTLY, Method, Order, Snapshot
 from stoilo.learn.core.tensors import Form
 from stoilo.learn.methods.base import Piece
-from stoilo.learn.methods.synchronous import LargeMinibatch, Synchronous, sum_gradients
+from stoilo.learn.methods.optimizers import Optimizer
+from stoilo.learn.methods.synchronous import (
+    LargeMinibatch,
+    Schedule,
+    Synchronous,
+    SynchronousSettings,
+    sum_gradients,
+)
 from stoilo.learn.traffic.rounds import Round, Traffic, read_sum
 
 LOGGER = logging.getLogger(__name__)
@@ -33,7 +41,25 @@ _PAUSE_S = 0.2  # before a node that is not there is asked again
 
 
 class Gathered(Synchronous):
-    """Rounds of gradients of which each is one piece of work: regions share it out."""
+    """Rounds of gradients of which each is one piece of work: regions share it out.
+
+    Attributes:
+        first: number of the training's first version at nodes, the same after a restart.
+    """
+
+    kept = Synchronous.kept | {"first": int}
+
+    def __init__(
+        self,
+        first: int,
+        start: Snapshot,
+        sizes: Sequence[int],
+        optimizer: Optimizer,
+        settings: SynchronousSettings,
+        schedule: Schedule | None,
+    ) -> None:
+        self.first = first
+        super().__init__(start, sizes, optimizer, settings, schedule=schedule)
 
     def _plan(self, epoch: int, step: int) -> dict[str, Piece]:
         samples = sum(one.samples for one in super()._plan(epoch, step).values())
@@ -56,7 +82,6 @@ class Regions(OwnBackend):
         bound: longest mean gradient with which an answer counts; longer ones are shortened.
             Sums are whole numbers of a step that follows from it.
         wait_s: after so long, s, a step is made of the regions that are there; one at least.
-        first: number of the first version, above all that the nodes have had before.
 
     Attributes:
         missed: region → in how many steps it was not.
@@ -69,18 +94,16 @@ class Regions(OwnBackend):
         *,
         bound: float = 1000.0,
         wait_s: float = 600.0,
-        first: int = 0,
     ) -> None:
-        if not (0.0 < bound < math.inf and wait_s > 0.0 and first >= 0 and shares):
+        if not (0.0 < bound < math.inf and wait_s > 0.0 and shares):
             raise UsageError(
                 "STO-T040", "regions need names, a bound and a time to wait"
             )
         self._traffic, self._bound, self._wait_s = traffic, bound, wait_s
         self._shares = {name: tuple(share) for name, share in shares.items()}
-        self._first = first
         self.missed: Counter[str] = Counter()
         self._sizes: tuple[int, ...] = ()
-        self._method: Synchronous | None = None
+        self._method: Gathered | None = None
         self._out: dict[str, asyncio.Task[JobEnd]] = {}
 
     def lead(self, method: Method, sizes: Sequence[int]) -> Gathered:
@@ -104,8 +127,10 @@ class Regions(OwnBackend):
             )
         if method.snapshot.buffers:
             raise _refuse("statistics of BatchNorm have no bound: use GroupNorm")
-        about = (method.snapshot, sizes, method.optimizer, of)
-        self._method = Gathered(*about, schedule=method.rates)
+        # Nanoseconds: a later training's numbers are greater, and the files' of a project's
+        # server, counted in microseconds, are never among them.
+        about = (method.snapshot, sizes, method.optimizer, of, method.rates)
+        self._method = Gathered(time.time_ns(), *about)
         self._sizes = tuple(sizes)
         return self._method
 
@@ -124,7 +149,7 @@ class Regions(OwnBackend):
         of = self._method.settings
         blocks = (of.block,) * len(sizes) if isinstance(of.block, int) else of.block
         return Round(
-            number=self._first + given["version"],
+            number=self._method.first + given["version"],
             epoch=told["epoch"],
             step=told["step"],
             parameters=given["parameters"].stored,
@@ -139,6 +164,7 @@ class Regions(OwnBackend):
     async def _gather(self, job: Job, there: Round) -> JobEnd:
         """Return a step's sum, of all that have a share in it or, late, of who is there."""
         wanted = sorted(name for name in self._shares if there.count_of(name))
+        given: Mapping[str, Any] = job.arguments
         end, found = self.now() + self._wait_s, None
         while found is None or (len(found[0]) < len(wanted) and self.now() < end):
             left = max(0.0, min(_ASK_S, end - self.now()))
@@ -149,7 +175,7 @@ class Regions(OwnBackend):
             ids, data = await self._collect(there.number, ids, _ASK_S) or found
             self._note(wanted, ids)
         try:
-            most, version = sum(map(there.count_of, ids)), there.number - self._first
+            most, version = sum(map(there.count_of, ids)), given["version"]
             value = read_sum(data, there.parameters, there.terms, version, most)
         except TrustError as error:
             return JobEnd(job.key, None, error, self.now())
@@ -194,7 +220,8 @@ class Regions(OwnBackend):
             UnreachableError: ``STO-T037``, the own node is not there.
         """
         if self._method is not None:
-            last = Round.end(self._first + self._method.snapshot.version)
+            method = self._method
+            last = Round.end(method.first + method.snapshot.version)
             await asyncio.to_thread(self._traffic.give, last.number, last.render())
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from stoilo.learn.traffic import agent
+from stoilo.learn.traffic import owner
 from tests.support.traffic import Coordinator, Nodes
 
 
@@ -26,7 +26,7 @@ class Field:
         return coordinator
 
     def publish(self, number, data, name="root"):
-        return agent.give(self.nodes.place(name), number, data)
+        return owner.give(self.nodes.place(name), number, data)
 
     def contribute(self, number, names, least=24):
         """Each gives a bit of its own: of a sum each bit says who is in it once.
@@ -35,11 +35,11 @@ class Field:
         """
         for index, name in enumerate(names):
             bits = (1 << index).to_bytes(8, "little")
-            agent.give(self.nodes.place(name), number, bits * 3, (name,), least)
+            owner.give(self.nodes.place(name), number, bits * 3, (name,), least)
 
     def collect(self, number, names, wait_s=60.0):
         """Return whose contributions came, and the sum's bits."""
-        item, data = agent.collect(self.nodes.place("root"), number, names, wait_s)
+        item, data = owner.collect(self.nodes.place("root"), number, names, wait_s)
         assert data == data[:8] * 3, "each number of the vector is the same sum"
         return [*item.ids], int.from_bytes(data[:8], "little")
 

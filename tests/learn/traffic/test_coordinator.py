@@ -7,7 +7,7 @@ import pytest
 from stoilo.core.errors import DeniedError, UnreachableError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.place import read_place
-from stoilo.learn.traffic import agent, wire
+from stoilo.learn.traffic import agent, owner, wire
 from stoilo.learn.traffic.holdings import Kept
 from tests.support.traffic import FORGED, MAD, MORTAL
 
@@ -34,7 +34,7 @@ def test_version_reaches_every_node_and_one_that_comes_later(field):
     field.wait_until(has_spread(coordinator, 1, everybody(3)))
     field.nodes.start("n4", coordinator)
     field.wait_until(has_spread(coordinator, 1, everybody(4)))
-    assert agent.collect(field.nodes.place("n4"), 1)[1] == MODEL
+    assert owner.collect(field.nodes.place("n4"), 1)[1] == MODEL
     sent = [one for one in coordinator.show().events if one.what == "sent"]
     assert sorted(one.node for one in sent) == workers(4)
     assert coordinator.show().named == {}
@@ -56,7 +56,7 @@ def test_node_with_little_room_says_so_and_is_asked_no_more(field, tmp_path):
     sent = [one.number for one in coordinator.show().events if one.what == "sent"]
     assert sent == [2, 3]
     with pytest.raises(UnreachableError, match="no room"):
-        agent.give(small.place, 1, MODEL)
+        owner.give(small.place, 1, MODEL)
     small.close()
 
 
@@ -67,7 +67,7 @@ def test_versions_that_overlap_do_not_mix(settled):
     for number in (1, 2, 3):
         settled.wait_until(has_spread(settled.coordinators[0], number, everybody(7)))
         for name in everybody(7):
-            found = agent.collect(settled.nodes.place(name), number)[1]
+            found = owner.collect(settled.nodes.place(name), number)[1]
             assert found == MODEL * (1 + (number == 2))
 
 
@@ -236,11 +236,11 @@ def test_bytes_that_are_not_the_owners_digest_are_not_held(settled):
 def test_token_of_nodes_opens_nothing_that_is_the_owners(tmp_path):
     node = agent.Agent(tmp_path, "127.0.0.1:0", [])
     threading.Thread(target=node.run, daemon=True).start()
-    item = agent.give(node.place, 1, MODEL)
-    assert agent.collect(node.place, 1) == (item, MODEL)
+    item = owner.give(node.place, 1, MODEL)
+    assert owner.collect(node.place, 1) == (item, MODEL)
     with pytest.raises(UnreachableError, match="no value"):
-        agent.collect(node.for_nodes, 1)
+        owner.collect(node.for_nodes, 1)
     stranger = type(node.place)(node.place.shard, "another", node.place.ca)
     with pytest.raises(DeniedError):
-        agent.collect(stranger, 1)
+        owner.collect(stranger, 1)
     node.close()

@@ -54,6 +54,12 @@ def test_version_comes_by_its_digest_whole_or_in_part(face):
     assert ask(face, DIGEST, Range=f"bytes={len(MODEL)}-").status == 416
 
 
+def test_version_of_a_training_is_not_for_volunteers(face, holdings):
+    held = wire.Item(2, hashlib.sha256(b"1").hexdigest(), 1, training="t")
+    holdings.hold(held, [b"1"])
+    assert ask(face, held.digest).status == 404
+
+
 @pytest.mark.parametrize(
     "path",
     ["", "0" * 64, DIGEST.upper(), f"..%2F{DIGEST}", f"{DIGEST}/", f"x/{DIGEST}"],

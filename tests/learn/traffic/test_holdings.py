@@ -119,6 +119,16 @@ def test_newest_stay_as_far_as_there_is_room(items, most, nbytes):
     assert newest is None or newest in chosen or newest.size > nbytes
 
 
+def test_trainings_keep_their_newest_beside_any_number_of_files():
+    files = [Item(1000 + n, "f", 1) for n in range(9)]
+    old = [Item(n, "v", 1, training=t) for t in ("one", "other") for n in range(5)]
+    chosen = Kept(4).choose([*files, *old])
+    assert {*files[-4:]} < chosen
+    assert sorted(one.number for one in chosen if one.training) == [2, 2, 3, 3, 4, 4]
+    many = [Item(n, "v", 1, training=f"{n}") for n in range(20)]
+    assert Kept(4).choose(many) == {*many[4:]}
+
+
 def test_version_is_found_by_its_digest_and_a_sum_is_not(holdings):
     item, part = holdings.put(1, b"model"), holdings.put(1, numbers(1), ("a",))
     assert holdings.find(item.digest).read_bytes() == b"model"

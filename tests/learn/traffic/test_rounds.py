@@ -158,9 +158,20 @@ ONE, TWO = (np.full(3, n, "<i8").tobytes() for n in (1, 2))
 def test_version_comes_to_all_and_again_is_the_same(nodes):
     root, one, _ = nodes
     number, data = next(NUMBERS), os.urandom(3 << 20)
-    for _ in range(3):  # large: a node that has it hangs up in the midst
+    for _ in range(3):
         root.give(number, data)
     assert one.collect(number, (), 60.0) == ((), data)
+
+
+def test_newest_version_comes_to_who_has_missed_some(nodes):
+    root, one, _ = nodes
+    number = next(NUMBERS)
+    for later in range(4):
+        root.give(number + later, bytes([later]))
+    while (found := one.collect(number, (), 60.0)[1]) != b"\x03":
+        assert found in {b"\x00", b"\x01", b"\x02"}  # on its way
+    with pytest.raises(UnreachableError):
+        one.collect(number + 4, (), 0.05)
 
 
 def test_sum_of_both_comes_to_the_root_once(nodes):
@@ -174,6 +185,25 @@ def test_sum_of_both_comes_to_the_root_once(nodes):
     assert [*np.frombuffer(data, "<i8")] == [3, 3, 3]
 
 
+def test_root_that_brings_its_part_last_has_it_in_the_sum(nodes):
+    root, one, _ = nodes
+    number = next(NUMBERS)
+    one.give(number, ONE, ("n1",))
+    while collect_or_nothing(root, number, ["n1", "root"])[0] != ("n1",):
+        pass
+    root.give(number, TWO, ("root",))
+    ids, data = root.collect(number, ["n1", "root"], 60.0)
+    assert [*ids, *np.frombuffer(data, "<i8")] == ["n1", "root", 3, 3, 3]
+
+
+def test_trainings_of_different_names_do_not_meet(settled):
+    place = settled.nodes.connection("root")
+    one, other = (NodeTraffic(place, name) for name in ("one", "other"))
+    one.give(number := next(NUMBERS), b"1")
+    other.give(number + 1, b"2")
+    assert one.collect(number, (), 60.0) == ((), b"1")
+
+
 def test_what_is_there_in_time_is_given_and_closes_the_round(nodes):
     root, one, _ = nodes
     number = next(NUMBERS)
@@ -184,9 +214,9 @@ def test_what_is_there_in_time_is_given_and_closes_the_round(nodes):
     assert root.collect(number, ["n1"], 60.0) == found == (("n1",), ONE)
 
 
-def collect_or_nothing(root, number):
+def collect_or_nothing(root, number, ids=("n1", "n2")):
     try:
-        return root.collect(number, ["n1", "n2"], 0.2)
+        return root.collect(number, ids, 0.2)
     except UnreachableError:
         return (), b""
 

@@ -2,6 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stoilo.learn.traffic.record import Event
 from stoilo.learn.traffic.topology import list_nodes, list_trees
@@ -41,6 +42,14 @@ def test_round_hangs_from_whom_each_part_went_to_last():
     (tree,) = list_trees(events)
     assert draw(tree) == [("a", "", 0), ("d", "a", 1), ("c", "d", 2)]
     assert tree.name == "round 1"
+
+
+def test_round_in_segments_is_the_tree_of_the_first_and_lasts_until_the_last_ends():
+    first, second = sent(2, "a", "b", 1, "b"), sent(3, "c", "b", 1, "b")
+    events = [Event(1, "opened", "a", 1), first, replace(second, segment=1)]
+    (tree,) = list_trees(events)
+    assert draw(tree) == [("a", "", 0), ("b", "a", 1)]
+    assert (tree.mean_s, tree.last_s) == (1, 2)
 
 
 def test_version_and_round_of_one_number_are_two_trees_and_the_newest_is_last():
