@@ -102,7 +102,8 @@ def _grow(begun: Event, *sent: Event) -> Tree:
         nodes.sort(key=at.__getitem__)
     steps = [step for top in tops for step in _walk(top, 0, below, hung, begun.at)]
     what, mean_s = "round" if is_sum else "version", fmean(at.values() or [0.0])
-    last_s = max((event.at - begun.at for event in sent), default=0.0)
+    others = [event.at - begun.at for event in sent if event.segment]
+    last_s = max((*at.values(), *others), default=0.0)
     return Tree(what, begun.number, root, begun.at, mean_s, last_s, steps)
 
 
