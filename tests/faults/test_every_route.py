@@ -44,6 +44,7 @@ GUESS: Final = "0" * 48
 BLOB: Final = content_digest(SHARED)
 START: Final = 1_700_000_000
 TASK: Final = "/console/task/{task_id}"
+VOLUNTEERS: Final = "/console/volunteer"
 OF_SOURCE: Final = {f"GET {TASK}", f"GET {TASK}/source.py"}
 WHO: Final = ("nobody", "another", "owner")
 
@@ -172,9 +173,33 @@ def to_preferences(world: World, who: str, route: str) -> Answer:
     return world.call(world.people[who].visitor, route, fields)
 
 
+def as_volunteer(world: World, who: str, route: str) -> Answer:
+    """Ask, or send a form, with the session that each one's password opens."""
+    visitor, page = Visitor(world.url, home=VOLUNTEERS), f"{VOLUNTEERS}/sign-in"
+    if who != "nobody":
+        visitor.press(page, page, email=EMAIL, password=f"{who}'s word")
+    if route.startswith("GET"):
+        return world.call(visitor, route)
+    forms = visitor.ask(VOLUNTEERS).forms()
+    form = forms.get(route.removeprefix("POST "), {"form": GUESS})
+    sure = EMAIL if route.endswith("delete") else "1"
+    return world.call(visitor, route, form | {"sure": sure})
+
+
+def to_volunteers(world: World, who: str, route: str) -> Answer:
+    visitor, fields = Visitor(world.url), {"email": EMAIL, "password": f"{who}'s word"}
+    if who != "nobody":
+        fields |= visitor.ask(f"{VOLUNTEERS}/sign-in").forms()[f"{VOLUNTEERS}/sign-in"]
+        fields |= {"email": EMAIL, "password": f"{who}'s word"}
+    return world.call(visitor, route, fields)
+
+
 OF_TASK = Stated("401 Sign in", "404 STO-R003", "200")
 OF_FORM = Stated("401 Sign in", "404 STO-R003", "303", with_form)
 OF_ACCOUNT = Stated("401 Sign in", "200", "200")  # each sees what is his own
+OF_LASTING = Stated("401 Sign in", *["401 STO-R001"] * 2, with_form)
+OF_REVIEWER = Stated("401 Sign in", *["403 STO-R002"] * 2)  # neither is one
+OF_VOLUNTEER = Stated(*["401 Sign in"] * 2, "303", as_volunteer)
 OF_OPERATOR = Stated("401 Sign in", "403 STO-R002", "200", as_operator)
 PASSWORD = Stated("200 <error_num>", "200 <error_num>", "200 <auth", with_password)
 WATCHED = Stated('200 "ready"', '200 "ready"', "200 checks", with_bearer("metrics"))
@@ -210,8 +235,12 @@ STATED = {
     "GET /metrics": Stated("404", "404", "200 stoilo_", with_bearer("metrics")),
     "GET /console/sign-in": public("200 Sign in"),
     "POST /console/sign-in": Stated("403 STO-E016", "401 STO-R001", "303", to_sign_in),
+    "POST /console/sign-in/passkey": Stated(
+        "403 STO-E016", *["401 STO-R001"] * 2, to_sign_in
+    ),
     "GET /console/": OF_ACCOUNT,
     "GET /console/labels": OF_ACCOUNT,
+    "GET /console/label/{name:path}": OF_ACCOUNT,
     f"GET {TASK}": OF_TASK,
     f"GET {TASK}/source.py": OF_TASK,
     f"GET {TASK}/result/{{name}}": Stated("401 Sign in", "404 STO-R003", "404"),
@@ -219,8 +248,28 @@ STATED = {
     f"POST {TASK}/cancel": OF_FORM,
     "GET /console/project": OF_OPERATOR,
     "GET /console/hosts": OF_OPERATOR,
+    "GET /console/traffic": OF_OPERATOR,
     "GET /console/accounts": OF_OPERATOR,
     "GET /console/settings": OF_OPERATOR,
+    "GET /console/account": OF_ACCOUNT,
+    "POST /console/account/passkey": OF_LASTING,
+    "POST /console/account/token": Stated(
+        "401 Sign in", *["400 STO-R010"] * 2, with_form
+    ),
+    "POST /console/account/remove": Stated(
+        "401 Sign in", *["404 STO-R003"] * 2, with_form
+    ),
+    "GET /console/reviews": OF_REVIEWER,
+    "GET /console/review/{task_id}": OF_REVIEWER,
+    "GET /console/review/{task_id}/folder.zip": OF_REVIEWER,
+    "GET /console/volunteer": Stated(*["401 Sign in"] * 2, "200", as_volunteer),
+    "GET /console/volunteer/sign-in": public("200 Sign in"),
+    "POST /console/volunteer/sign-in": Stated(
+        "403 STO-E016", "403 STO-E016", "303", to_volunteers
+    ),
+    "POST /console/volunteer/sign-out": OF_VOLUNTEER,
+    "POST /console/volunteer/leave": OF_VOLUNTEER,
+    "POST /console/volunteer/delete": OF_VOLUNTEER,
     # at last: each ends his own session, and nobody's is no session
     "POST /console/sign-out": Stated("401 Sign in", "303", "303", with_form),
 }
@@ -252,6 +301,9 @@ def find_places(client: RawClient, task: str, url: str) -> dict[str, str]:
         "/audit/source/{digest}": f"/audit/source/{source}",
         "/audit/seen/{number}": "/audit/seen/0",
         "/release/{name:path}": "/release/root.json",
+        "/console/label/{name:path}": "/console/label/a%20label",
+        "/console/review/{task_id}": f"/console/review/{task}",
+        "/console/review/{task_id}/folder.zip": f"/console/review/{task}/folder.zip",
         TASK: task_of,
         f"{TASK}/source.py": f"{task_of}/source.py",
         f"{TASK}/result/{{name}}": f"{task_of}/result/value.json",
@@ -297,7 +349,7 @@ def world(
         with served, RawClient(served.data / "connection.json") as client:
             url, token = served.line.http, served.line.token
             assert client.upload(BLOB, len(SHARED), SHARED).status == "OK"
-            task = client.submit(task_module=SOURCE, blobs=[BLOB])
+            task = client.submit(task_module=SOURCE, blobs=[BLOB], label="a label")
             people = make_people(served, url, token)
             with_password(World(served, people, {}), "owner", "GET /create_account.php")
             copy = wait_until(lambda: take_copy(people["owner"].peer))
