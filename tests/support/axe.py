@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from axe_playwright_python.sync_playwright import Axe
 
@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 AXE = Axe()
-VIEWS = [(scheme, width) for scheme in ("light", "dark") for width in (390, 1280)]
+VIEWS: list[tuple[Literal["light", "dark"], int]] = [
+    (scheme, width) for scheme in ("light", "dark") for width in (390, 1280)
+]
 GRAVE = frozenset({"serious", "critical"})
 
 
