@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from bench.traffic.trees import Access, relax
 from stoilo.learn.traffic.links import Node
-from stoilo.learn.traffic.trees import Access, relax
 
 MOST = 12  # nodes beside the root: a second for nine, up to a minute for twelve
 

@@ -15,11 +15,8 @@ from random import Random
 
 from bench.best_schedule import find_best
 from bench.rows import Row
-from stoilo.learn.traffic.aggregation import Aggregation
-from stoilo.learn.traffic.distribution import Distribution
-from stoilo.learn.traffic.links import MEMORY, LinkMatrix, Node
-from stoilo.learn.traffic.simulation import Network, aggregate, distribute
-from stoilo.learn.traffic.trees import (
+from bench.traffic.simulation import Network, aggregate, distribute
+from bench.traffic.trees import (
     Access,
     Tree,
     TreeAggregation,
@@ -28,6 +25,9 @@ from stoilo.learn.traffic.trees import (
     bound_receipts,
     star,
 )
+from stoilo.learn.traffic.aggregation import Aggregation
+from stoilo.learn.traffic.distribution import Distribution
+from stoilo.learn.traffic.links import MEMORY, LinkMatrix, Node
 from stoilo.learn.traffic.wire import SEGMENTS
 
 MBIT = 1e6 / 8  # bytes

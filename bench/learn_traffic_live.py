@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from bench.rows import Row
-from stoilo.learn.traffic.trees import Access, bound_receipts
+from bench.traffic.trees import Access, bound_receipts
 from tests.support.traffic import Network, Site, find_obstacle
 
 SEEDS, ROUNDS, NODES, MODEL = range(3), 3, 12, 16 << 20

@@ -30,11 +30,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from bench.traffic import trees
 from stoilo.core.errors import InternalError
 from stoilo.learn.store import protocol
 from stoilo.learn.store.network import TokenService
 from stoilo.learn.store.place import ShardPlace, read_place
-from stoilo.learn.traffic import agent, distribution, face, holdings, owner, trees, wire
+from stoilo.learn.traffic import agent, distribution, face, holdings, owner, wire
 from stoilo.learn.traffic.links import Term
 from stoilo.learn.traffic.record import Event, Record, read_record
 

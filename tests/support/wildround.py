@@ -1,5 +1,7 @@
 """A round of aggregation whose messages are lost, doubled, late and out of order.
 
+What one node says of itself comes in order, if it comes, as on the stream that it has.
+
 Contributions are counters of names, so a sum shows who is in it and how often. Nodes die,
 coordinators are killed and two of them give orders; then it becomes calm, and the round has
 to end with each living node's contribution exactly once.
@@ -10,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from random import Random
 from typing import TypeAlias
 
@@ -60,11 +63,17 @@ class WildRound:
         self.agents = {node: Obedience() for node in self.nodes}
         self.coordinators: list[Aggregation] = []
         self.messages: list[Callable[[], None]] = []
+        self.words = count()
+        self.heard: Counter[tuple[str, Node, int]] = (
+            Counter()
+        )  # the last of each, by term
         self.start_coordinator()
 
     def start_coordinator(self) -> None:
         """Start one that knows nothing but what living nodes say; older ones go on."""
-        term = begin_term((a.newest for a in self.agents.values()), f"{self.now:09}")
+        term = begin_term(
+            (a.newest for a in self.agents.values()), f"{len(self.coordinators):03}"
+        )
         new = Aggregation(
             "r", 1, ROOT, self.workers, LinkMatrix(), term=term, lease_s=LEASE_S
         )
@@ -79,6 +88,7 @@ class WildRound:
     def _report(self, to: Aggregation, node: Node) -> None:
         if node in self.nodes and self.agents[node].accepts(to.term):
             for segment, held in enumerate(self.nodes[node]):
+                self._hears(to, node, segment, next(self.words))
                 again = to.ready(node, held.parts(), self.now, segment)
                 self._carry_out(to, again)
 
@@ -98,10 +108,34 @@ class WildRound:
         holder = self.nodes[order.sender][order.segment]
         value = holder.give(order.part)
         if value is None:
-            parts = holder.parts()
-            self._post(lambda: self._refuse(by, order, order.sender, parts))
+            self._say(by, order, order.sender, by.refused, order.sender, order)
         else:
             self._post(lambda: self._receive(by, order, value))
+
+    def _say(
+        self,
+        to: Aggregation,
+        order: Order,
+        node: Node,
+        about: Callable[..., list[Order]],
+        *what: object,
+    ) -> None:
+        """Post what a node says of an order, and what it has by now."""
+        number = next(self.words)
+        parts = self.nodes[node][order.segment].parts()
+
+        def arrive() -> None:
+            if node in self.nodes and self._hears(to, node, order.segment, number):
+                self._carry_out(to, about(*what, parts, self.now))
+
+        self._post(arrive)
+
+    def _hears(self, to: Aggregation, node: Node, segment: int, number: int) -> bool:
+        """Say whether a word is none that is older than one that came."""
+        key = to.term.name, node, segment
+        is_newer = number >= self.heard[key]
+        self.heard[key] = max(number, self.heard[key])
+        return is_newer
 
     def _obeys(self, node: Node, order: Order) -> bool:
         return node in self.nodes and self.agents[node].accepts(order.term)
@@ -110,24 +144,11 @@ class WildRound:
         if not self._obeys(order.receiver, order):
             return
         holder = self.nodes[order.receiver][order.segment]
-        is_taken = holder.take(order, value)
-        parts = holder.parts()
-        if is_taken:
-            self._post(lambda: self._finish(by, order, parts))
+        node = order.receiver
+        if holder.take(order, value):
+            self._say(by, order, node, by.finished, order, 1.0)
         else:
-            self._post(lambda: self._refuse(by, order, order.receiver, parts))
-
-    def _finish(
-        self, by: Aggregation, order: Order, parts: list[frozenset[str]]
-    ) -> None:
-        if order.receiver in self.nodes:
-            self._carry_out(by, by.finished(order, 1.0, parts, self.now))
-
-    def _refuse(
-        self, by: Aggregation, order: Order, node: Node, parts: list[frozenset[str]]
-    ) -> None:
-        if node in self.nodes:
-            self._carry_out(by, by.refused(node, order, parts, self.now))
+            self._say(by, order, node, by.refused, node, order)
 
     def kill(self, node: Node) -> None:
         """End a node with all it has; the newest coordinator hears of it, sooner or later."""
@@ -149,10 +170,14 @@ class WildRound:
         for node in self.workers:
             if node not in self.nodes:
                 self._carry_out(newest, newest.gone(node, self.now))
+        for node in list(self.nodes):  # a stream that lost a word begins with all again
+            self._report(newest, node)
         for _ in range(most):
             for node in [n for n in self.nodes if n not in newest.ledgers[0].parts]:
                 self._report(newest, node)
-            if newest.done:
-                return
+            # Late orders undo what was done, and a round is evened out at its end.
+            is_over = newest.done and not self.messages
             self.step()
+            if is_over and newest.done and not self.messages:
+                return
         raise AssertionError("the round does not end")

@@ -2,6 +2,6 @@
 
 `distribution` decides who sends a version to whom next, `aggregation` who adds up with whom;
 both by the rates that `links` remembers. They are pure: a clock and a source of chance are
-arguments. `trees` has fixed trees and bounds beside them, `simulation` a network without wires.
+arguments. `bench.traffic` has fixed trees and bounds beside them, and a network without wires.
 Source: TSEngine (AL-CSP and MWD-CSP).
 """

@@ -146,15 +146,19 @@ class Agent(TokenService):
             self._busy.add(order.item)
         try:
             end = time.monotonic() + order.lease_s
-            fetch = self._add if order.item.ids else self._fetch
-            report: w.Report = fetch(order, end)
+            if order.item.ids:
+                self._add(order, end)
+            else:
+                self._end(order, self._fetch(order, end))
         except (OSError, StoiloError) as error:
             time.sleep(_REPENT_S)
             why = str(error) or type(error).__name__
-            report = w.Failed(order.transfer, why[:200], _find_fault(error))
-        finally:
-            with self._changed:
-                self._busy.discard(order.item)
+            failed = w.Failed(order.transfer, why[:200], _find_fault(error))
+            self._end(order, failed)
+
+    def _end(self, order: w.Get, report: w.Report) -> None:
+        with self._changed:
+            self._busy.discard(order.item)
         self.tell(report)
 
     def _fetch(
@@ -175,14 +179,17 @@ class Agent(TokenService):
             p.send_frame(stream, w.DONE)
         return w.Has(made, order.transfer, seconds)
 
-    def _add(self, order: w.Get, deadline: float) -> w.Has:
-        """Add a part while it comes to what there is of its segment, one at a time."""
+    def _add(self, order: w.Get, deadline: float) -> None:
+        """Add a part while it comes to what there is of its segment, one at a time.
+
+        What is told of a segment is told in the order in which it was made.
+        """
         place = order.item.place
         with self._segments.setdefault(place, threading.Lock()):
             onto = order.base if order.afresh else self._latest.get(place)
             has = self._fetch(order, deadline, onto)
             self._latest[place] = has.item
-            return has
+            self._end(order, has)
 
     def talk(self, stream: socket.socket, owner: str) -> None:
         """Do one thing for a node or the owner."""
@@ -217,21 +224,21 @@ class Agent(TokenService):
             item, w.receive_pieces(stream, item, time.monotonic() + w.OWNER_S)
         )
         self.tell(w.Has(item))
-        if item.ids and (made := self._add_own(item)) != item:
-            self.tell(w.Has(made))
+        if item.ids:
+            self._add_own(item)
         p.send_frame(stream, w.DONE)
 
-    def _add_own(self, item: w.Item) -> w.Item:
-        """Return what to go on from: at a root the own part joins what came before it."""
+    def _add_own(self, item: w.Item) -> None:
+        """Go on from an own part; at a root it joins what came before it."""
         with self._segments.setdefault(item.place, threading.Lock()):
             onto = self._latest.setdefault(item.place, item)
             if item.number not in self._rounds or {*onto.ids} & {*item.ids}:
-                return item
+                return
             with self.holdings.open(item) as file:
                 pieces = iter(partial(file.read, w.PIECE), b"")
                 made = self.holdings.hold(item, pieces, onto)
             self._latest[item.place] = made
-            return made
+            self.tell(w.Has(made))
 
     def _collect(self, stream: socket.socket, asked: w.Collect) -> None:
         """Give the owner what he waits for; what is left of a sum when he cannot wait on."""

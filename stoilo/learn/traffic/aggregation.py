@@ -56,7 +56,7 @@ class Aggregation:
         self._took: dict[Order, float] = {}  # ended ones, s
         self._shared: set[Order] = set()  # came beside others: no measure of a link
         self._failed: dict[Node, int] = {}  # orders in a row
-        self._torn = NOTHING
+        self._torn, self._given_up = NOTHING, NOTHING
         self._lost: set[frozenset[Node]] = set()  # pairs whose last order failed
         links.advance(iteration)
 
@@ -160,9 +160,21 @@ class Aggregation:
         return self.ready(node, parts, now, order.segment)
 
     def expire(self, now: float) -> list[Order]:
-        """End the orders whose lease is over; return the new ones."""
+        """End the orders whose lease is over; return the new ones.
+
+        Where all is over, but the root has more of one segment than of another, and what
+        is there of the other is in sums with what it has: that is torn, too.
+        """
         late = [o for o, since in self.open.items() if now - since >= self.lease_s]
-        return [new for order in late for new in self.lost(order, now)]
+        new = [new for order in late for new in self.lost(order, now)]
+        if self.done and (uneven := self._find_uneven()):
+            self._given_up |= uneven
+            new += self._settle(now)
+        return new
+
+    def _find_uneven(self) -> Ids:
+        arrived = [one.arrived for one in self.ledgers.values()]
+        return NOTHING.union(*arrived) - frozenset.intersection(*arrived)
 
     def gone(self, node: Node, now: float) -> list[Order]:
         """Go on without a node: what others kept of its sum goes on from them."""
@@ -190,8 +202,14 @@ class Aggregation:
         """Return what is held in some segments, and lost in others with who made it."""
         here = set[Node]().union(*(one.parts for one in self.ledgers.values()))
         absent = frozenset(self.workers) - here
-        held = [one.held & absent for one in self.ledgers.values() if absent]
-        return NOTHING.union(*held) - frozenset.intersection(absent, *held)
+        torn = self._given_up & absent
+        while absent:  # what was added to something torn is torn with it
+            held = [one.held_without(torn) & absent for one in self.ledgers.values()]
+            more = NOTHING.union(*held) - frozenset.intersection(*held)
+            if not more:
+                break
+            torn |= more
+        return torn
 
     def _pair(self, now: float) -> Iterator[Order]:
         """Pair whoever waits, the first segments first, for as long as lines are free."""

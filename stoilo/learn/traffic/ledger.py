@@ -122,7 +122,12 @@ class Ledger:
     @property
     def held(self) -> Ids:
         """Which contributions somebody who is there has."""
-        return NOTHING.union(*itertools.chain(*self.parts.values()))
+        return self.held_without(NOTHING)
+
+    def held_without(self, torn: Ids) -> Ids:
+        """Return the same of parts that have nothing of `torn`."""
+        parts = itertools.chain(*self.parts.values())
+        return NOTHING.union(*(part for part in parts if not part & torn))
 
     def _usable(self, node: Node) -> list[Ids]:
         return [part for part in self.parts.get(node, []) if not part & self.torn]

@@ -9,6 +9,13 @@ from random import Random
 import pytest
 
 from bench.learn_traffic import MBIT, SIZE, draw_access, name_workers, time_distribution
+from bench.traffic.simulation import (
+    Network,
+    PlayedDistribution,
+    Ways,
+    distribute,
+)
+from bench.traffic.trees import Access
 from stoilo.learn.traffic.distribution import (
     Distribution,
     Done,
@@ -18,13 +25,6 @@ from stoilo.learn.traffic.distribution import (
     Wait,
 )
 from stoilo.learn.traffic.links import LinkMatrix, Term
-from stoilo.learn.traffic.simulation import (
-    Network,
-    PlayedDistribution,
-    Ways,
-    distribute,
-)
-from stoilo.learn.traffic.trees import Access
 
 SIX, TWELVE = name_workers(6), name_workers(12)
 

@@ -8,11 +8,8 @@ import pytest
 
 from bench.best_schedule import find_best
 from bench.learn_traffic import SIZE, draw_access, name_workers
-from stoilo.learn.traffic.aggregation import Aggregation
-from stoilo.learn.traffic.distribution import Distribution
-from stoilo.learn.traffic.links import LinkMatrix
-from stoilo.learn.traffic.simulation import Network, aggregate, distribute
-from stoilo.learn.traffic.trees import (
+from bench.traffic.simulation import Network, aggregate, distribute
+from bench.traffic.trees import (
     Access,
     TreeAggregation,
     TreeDistribution,
@@ -21,6 +18,9 @@ from stoilo.learn.traffic.trees import (
     chain,
     star,
 )
+from stoilo.learn.traffic.aggregation import Aggregation
+from stoilo.learn.traffic.distribution import Distribution
+from stoilo.learn.traffic.links import LinkMatrix
 
 TREES = (star, balance, chain)
 SIX = name_workers(6)

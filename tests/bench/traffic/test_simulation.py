@@ -6,10 +6,10 @@ import math
 
 import pytest
 
+from bench.traffic.simulation import Network
+from bench.traffic.trees import Access
 from stoilo.learn.traffic.distribution import Transfer
 from stoilo.learn.traffic.links import Term
-from stoilo.learn.traffic.simulation import Network
-from stoilo.learn.traffic.trees import Access
 
 Ends = dict[tuple[str, str], float]
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic
 
+from bench.traffic.trees import Access
 from stoilo.learn.traffic.aggregation import Aggregation
 from stoilo.learn.traffic.distribution import Distribution, Give, Sent, Transfer
 from stoilo.learn.traffic.ledger import Holder, Order, SumT
 from stoilo.learn.traffic.links import Node
-from stoilo.learn.traffic.trees import Access
 
 Then = Callable[[], None]
 
