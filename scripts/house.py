@@ -186,8 +186,8 @@ def measure() -> list[Row]:
 
 ENDLESS = float("inf")
 LIMITS: dict[str, tuple[float, float]] = {
-    "files": (0, 715),
-    "lines": (0, 148_300),
+    "files": (0, 743),
+    "lines": (0, 153_000),
     "median": (150, 250),
     "long": (0, 6),
     "comments": (4.0, ENDLESS),
