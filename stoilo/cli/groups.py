@@ -36,7 +36,7 @@ PACKAGES = {
         "starlette",
         "uvicorn",
     ),
-    "web": ("jinja2",),
+    "web": ("fido2", "jinja2"),
     "learn": ("PIL", "safetensors", "torch"),  # and numpy, which executor has
 }
 
