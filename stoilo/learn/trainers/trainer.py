@@ -321,11 +321,12 @@ class Trainer:
             UsageError: ``STO-T004`` without data, ``STO-T040`` when the method orders
                 nothing.
         """
+        at_once = self.run.settings.in_flight
         if not (orders := self.draw_orders()):
             raise UsageError("STO-T040", "the method has nothing to be computed")
         given = conditions or self.options.conditions or Conditions()
         # More volunteers than tasks have nothing to do.
-        most, of = min(given.volunteers, self.run.settings.in_flight), self.options
+        most, of = min(given.volunteers, at_once), self.options
         about = (of.transport, of.downlink, replace(given, volunteers=most))
         return estimate_step(self.form, self.parts, orders, *about)
 
