@@ -21,7 +21,6 @@ from types import TracebackType
 from typing import Self
 
 from stoilo.core.errors import InternalError
-from stoilo.sandbox.kernel.calls import kill_with_parent
 from stoilo.server.engines.embedded.accounts.roster import open_roster
 from stoilo.server.engines.embedded.engine import EmbeddedEngine, EngineOptions
 from stoilo.server.engines.embedded.scheduling.dispatch import Pace
@@ -32,6 +31,7 @@ from stoilo.server.engines.interface import WorkunitOutcome
 from stoilo.server.engines.workunits import WorkunitSpec
 from stoilo.server.http.web_server import TimedProtocol
 from tests.support.engine import BodyValidation, ProjectServer
+from tests.support.mariadb import DYING
 
 __all__ = ["OutcomeFile", "ProjectProcess"]
 
@@ -99,10 +99,9 @@ class ProjectProcess:
     def __enter__(self) -> Self:
         with (self.directory / LOG).open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.project", str(self.directory)],
+                [*DYING, sys.executable, "-m", "tests.support.project", self.directory],
                 stdout=subprocess.PIPE,
                 stderr=log,
-                preexec_fn=kill_with_parent,  # noqa: PLW1509 - one call into libc
             )
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().decode().strip()
