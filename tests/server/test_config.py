@@ -46,7 +46,6 @@ def test_address_beyond_loopback_without_tls_is_refused(tmp_path: Path) -> None:
         'adaptive = "pure, numerics"',
         "spot_check_percent = 101",
         'node = "node/connection.json"',
-        'dispatcher = "dispatcher/connection.json"',
     ],
 )
 def test_replication_without_sense_is_refused(tmp_path: Path, page: str) -> None:

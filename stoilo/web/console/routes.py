@@ -172,10 +172,11 @@ class Console:
         live = page.live and request.headers.get("hx-request") == "true"
         visitor = None
         try:
-            visitor = self._admit(page, request, by_itself=live)
+            visitor = self._find(page, request, by_itself=live)
             home = wording.home_of(visitor.owner.role)
             if page.path == "/console/" != home:
                 return go(home)
+            _check(page, visitor)
             headers = SCRIPTED if page.live else None
             render = partial(self._render, visitor, headers=headers)
             answer = page.handler(Asked(request, visitor, {}, render, live))
@@ -185,16 +186,17 @@ class Console:
             return self._problem(error, visitor, request)
         return cast("Response", answer)
 
-    def _admit(
+    def _admit(self, page: Page, request: Request) -> Visitor:
+        visitor = self._find(page, request)
+        _check(page, visitor)
+        return visitor
+
+    def _find(
         self, page: Page, request: Request, *, by_itself: bool = False
     ) -> Visitor:
-        if page.call == CALL:  # whose session it is was all there is to ask
+        if page.call == CALL:
             return self.volunteers.find(request)
-        visitor = self.sessions.find(request, by_itself=by_itself)
-        if page.call:
-            check = _CHECKS.get(page.call, tokens.check_permission)
-            check(visitor.owner, page.call)
-        return visitor
+        return self.sessions.find(request, by_itself=by_itself)
 
     async def _in_turn(self, work: Callable[[Any], Any], value: object) -> Any:  # noqa: ANN401
         return await anyio.to_thread.run_sync(work, value, limiter=self._turns)
@@ -295,6 +297,12 @@ class Console:
         html = self._templates.get_template(template).render(common | values)
         own = HEADERS | WITH_SCRIPT if template in _WITH_FILE else HEADERS
         return Response(html, status, headers or own, "text/html; charset=utf-8")
+
+
+def _check(page: Page, visitor: Visitor) -> None:
+    if page.call not in {"", CALL}:  # whose session it is was all there is to ask
+        check = _CHECKS.get(page.call, tokens.check_permission)
+        check(visitor.owner, page.call)
 
 
 def _of_volunteers(request: Request) -> bool:

@@ -59,6 +59,7 @@ PAGES = (
 SAVED = {  # what a browser saves and never shows
     "/console/task/{task_id}/source.py",
     "/console/task/{task_id}/result/{name}",
+    "/console/review/{task_id}/folder.zip",
 }
 NAMED = frozenset(
     {"a", "button", "summary", "th", "caption", "h1", "h2", "h3", "option"}
@@ -366,7 +367,8 @@ def put_on(watched: object, visitor: Visitor) -> None:
 
 FOCUSED = """() => {
   const all = [...document.querySelectorAll(
-    'a[href], button, select, summary, input:not([type=hidden]), [tabindex="0"]')];
+    'a[href], button, select, summary, input:not([type=hidden]), [tabindex="0"]')]
+    .filter(one => one.checkVisibility());
   const node = document.activeElement, style = getComputedStyle(node);
   const box = node.getBoundingClientRect();
   return [all.indexOf(node), all.length, style.outlineStyle !== 'none' && box.left >= 0];
