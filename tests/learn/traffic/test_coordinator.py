@@ -177,7 +177,7 @@ def test_two_coordinators_do_no_harm_and_one_takes_over(field):
 
 def test_who_gives_other_bytes_is_named_and_the_others_finish(field):
     coordinator = field.begin(5, n1=FORGED)
-    for number in range(1, 40):
+    for number in range(1, 200):  # whom it serves is chance: two within five versions
         field.publish(number, MODEL + bytes([number]))
         honest = [name for name in everybody(5) if name != "n1"]
         field.wait_until(has_spread(coordinator, number, honest))
