@@ -39,6 +39,11 @@ def test_token_is_saved_as_a_connection_file_and_works(served: ConsoleBench) -> 
     assert token not in visitor.ask(ACCOUNT).text
 
 
+def test_session_of_a_reviewer_makes_no_token(served: ConsoleBench) -> None:
+    answer = make_token(served, served.reviewer())
+    assert (answer.status, "STO-R002" in answer.words) == (403, True)
+
+
 def test_removed_token_opens_nothing(served: ConsoleBench) -> None:
     visitor = served.visitor()
     token = json.loads(make_token(served, visitor).body)["token"]

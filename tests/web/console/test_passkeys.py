@@ -73,6 +73,16 @@ def test_passkey_opens_a_session_of_its_account(
     assert "/passkeys." in visitor.ask(ACCOUNT).text
 
 
+def test_passkey_of_a_reviewer_opens_his_queue_and_no_task(
+    served: ConsoleBench, key: Authenticator
+) -> None:
+    assert register(served.reviewer(), key).status == 303
+    visitor = served.nobody()
+    assert enter(visitor, key).status == 303
+    assert visitor.ask("/console/reviews").status == 200
+    assert visitor.ask("/console/labels").status == 403
+
+
 def test_page_shows_name_and_last_use(
     served: ConsoleBench, owner: Visitor, key: Authenticator
 ) -> None:
