@@ -1,8 +1,9 @@
 """The way of a task while 200 people watch the console: how much slower it is than without.
 
 `stoilo up` with two volunteers of its own, all of it real and durable. The watchers are a
-process of their own; each asks for the page's part every 5 s with the tag of the last one,
-over a fresh connection, as a browser does once the server has let the old one go. Half of
+process of their own; each asks for the page's part with the tag of the last one when the
+page's script would, over a fresh connection, as a browser does once the server has let the
+old one go. Half of
 them look at the very label whose tasks are measured, which changes all the time; each other
 one at a training of an account of his own, with a curve. Rounds with and without watchers
 take turns. Beside the clock's time stands the server's processor time: the watchers' own
@@ -38,11 +39,12 @@ from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.server.admission import tokens
 from stoilo.server.db.store import Store
 from stoilo.testing.deployment import Deployment
+from stoilo.web.console.live import AGAIN, LEAST_S, MOST_S
 
-EVERY_S = 5.0
 OF_ADDRESS = 8  # sign-ins: fewer than one address may make in a minute
 LABEL = "bench"
 POINTS = 200
+OK = 200
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def report_training(site: Site, token: str) -> None:
     stub.ReportProgress(report, metadata=said)
 
 
-def sign_in(url: str, token: str, address: str) -> str:
+def sign_in(url: str, secret: str, address: str) -> str:
     """Return the cookies of a session opened from an address of this machine."""
     host = urlsplit(url).netloc
     connection = HTTPConnection(host, timeout=60, source_address=(address, 0))
@@ -135,7 +137,7 @@ def sign_in(url: str, token: str, address: str) -> str:
     cookie = str(answer.headers["set-cookie"]).partition(";")[0]
     found = re.search(r'name="form" value="([0-9a-f]+)"', answer.read().decode())
     assert found is not None
-    body = urlencode({"form": found[1], "secret": token})
+    body = urlencode({"form": found[1], "secret": secret})
     kind = "application/x-www-form-urlencoded"
     headers = {"cookie": cookie, "origin": f"http://{host}", "content-type": kind}
     connection.request("POST", "/console/sign-in", body, headers)
@@ -148,38 +150,47 @@ def sign_in(url: str, token: str, address: str) -> str:
 
 
 def open_sessions(site: Site, data: Path, own: str, count: int) -> list[str]:
-    """Return the cookies of so many sessions, half of them of the measured account."""
+    """Return the cookies of so many sessions, half of them of the measured account.
+
+    That one opens them by links: with its token it may sign in a few times a day only.
+    """
     store = Store.open(f"sqlite:///{data / 'server.sqlite'}")
-    cookies = []
+    cookies, role = [], tokens.Role.RESEARCHER
     for number in range(count):
-        token = own
+        now = int(time.time())
+        with store.write() as connection:
+            if number % 2:
+                secret = tokens.issue_token(connection, f"w{number}", role, now)
+            else:
+                name = tokens.find_owner(connection, own, now).name
+                secret = tokens.issue_link(connection, name, role, now)
         if number % 2:
-            with store.write() as connection:
-                role, now = tokens.Role.RESEARCHER, int(time.time())
-                token = tokens.issue_token(connection, f"w{number}", role, now)
-            report_training(site, token)
+            report_training(site, secret)
         address = f"127.0.1.{1 + number // OF_ADDRESS}"
-        cookies.append(sign_in(site.url, token, address))
+        cookies.append(sign_in(site.url, secret, address))
     store.close()
     return cookies
 
 
 async def look(url: str, cookie: str, number: int, count: int) -> Counter[int]:
     """Ask for a page's part again and again until the process is told to stop."""
-    seen, tag = Counter[int](), '""'
+    seen, tag, pause = Counter[int](), '""', LEAST_S
     address = f"127.0.1.{1 + number // OF_ADDRESS}"
     try:
-        await asyncio.sleep(EVERY_S * number / count)
+        await asyncio.sleep(LEAST_S * number / count)
         while True:
-            status, tag = await fetch(url, address, cookie, tag)
+            status, tag, told = await fetch(url, address, cookie, tag)
             seen[status] += 1
-            await asyncio.sleep(EVERY_S)
+            pause = LEAST_S if status == OK else min(MOST_S, 1.5 * pause)
+            await asyncio.sleep(max(pause, told))
     except asyncio.CancelledError:
         return seen
 
 
-async def fetch(url: str, address: str, cookie: str, tag: str) -> tuple[int, str]:
-    """Ask for the part once, as who has `tag`; return status and the new tag."""
+async def fetch(
+    url: str, address: str, cookie: str, tag: str
+) -> tuple[int, str, float]:
+    """Ask for the part once, as who has `tag`; return status, new tag and told pause, s."""
     place = urlsplit(url)
     reader, writer = await asyncio.open_connection(
         place.hostname, place.port, local_addr=(address, 0)
@@ -190,7 +201,9 @@ async def fetch(url: str, address: str, cookie: str, tag: str) -> tuple[int, str
     head = (await reader.read()).partition(b"\r\n\r\n")[0].decode()
     writer.close()
     found = re.search(r'etag: ("[^"]*")', head)
-    return int(head.split()[1]), found[1] if found else tag
+    told = re.search(rf"{AGAIN}: ([0-9.]+)", head)
+    assert told is not None, head
+    return int(head.split()[1]), found[1] if found else tag, float(told[1])
 
 
 async def look_all() -> None:
@@ -215,7 +228,7 @@ def watched(url: str, cookies: list[str], seen: Counter[str]) -> Iterator[None]:
         assert process.stdin is not None
         process.stdin.write(json.dumps([url, cookies]) + "\n")
         process.stdin.flush()
-        time.sleep(EVERY_S + 1.0)  # until each has come once
+        time.sleep(LEAST_S + 1.0)  # until each has come once
         yield
         seen.update(json.loads(process.communicate()[0]))
 

@@ -1,7 +1,8 @@
 """Parts of pages that are fetched again while somebody looks, and cost little unless changed.
 
 A part is rendered once for all who look at it until its mark is another one, and not every
-moment. Whoever has it already gets 304; a part that is final asks for nothing more.
+moment. Whoever has it already gets 304; a part that is final asks for nothing more. Each
+answer says when to come again: the more look on, the later, so that tasks go before.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 FRESH_S: Final = 2.0  # so old a part may be
 MOST_PARTS: Final = 512  # kept; the one looked after least lately makes room
 MOST_CHARS: Final = 65_536  # of one that is kept
+A_SECOND: Final = 8.0  # so often all together ask: a few hundredths of one processor
+LEAST_S, MOST_S = 5.0, 60.0  # between two times that a page asks
+AGAIN: Final = "live-again-s"  # the header that says in how many seconds; `live.js` reads it
 # Scripts of ours, which may make elements of text and nothing that runs.
 SCRIPTED: Final = {
     **HEADERS,
@@ -44,6 +48,22 @@ class Part:
     def tag(self) -> str:
         """What it is told apart by, ASCII."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:32]
+
+
+class Pace:
+    """When the next one is to ask again; safe for several threads."""
+
+    def __init__(self, steady: Callable[[], float]) -> None:
+        self._steady, self._lock = steady, threading.Lock()  # s, never set
+        self._next = 0.0  # when the one told last comes
+
+    def next_s(self) -> float:
+        """Return in how many seconds: after the one before, in turn."""
+        with self._lock:
+            now = self._steady()
+            turn = max(now + LEAST_S, self._next + 1 / A_SECOND)
+            self._next = min(turn, now + MOST_S)
+            return self._next - now
 
 
 _NONE: Final[tuple[float, Hashable, Part | None]] = (0.0, None, None)

@@ -25,7 +25,7 @@ from stoilo.web.console import wording
 from stoilo.web.console.account import Account
 from stoilo.web.console.asking import HEADERS, WITH_SCRIPT, Asked, go
 from stoilo.web.console.entrances import Entrances
-from stoilo.web.console.live import SCRIPTED, Parts
+from stoilo.web.console.live import AGAIN, SCRIPTED, Pace, Parts
 from stoilo.web.console.operation import Operation
 from stoilo.web.console.progress import Progress
 from stoilo.web.console.research import Research
@@ -93,6 +93,7 @@ class Console:
         self._dispatcher = place.config.dispatcher
         self._templates.globals.update(words=wording, dispatcher=self._dispatcher)
         self._turns = anyio.CapacityLimiter(AT_ONCE)
+        self._pace = Pace(steady)
         parts, load = Parts(steady), self._templates.get_template
         research, operation = Research(place.tasks, load), Operation(place)
         progress = Progress(place.tasks, parts, load, clock)
@@ -180,6 +181,8 @@ class Console:
             headers = SCRIPTED if page.live else None
             render = partial(self._render, visitor, headers=headers)
             answer = page.handler(Asked(request, visitor, {}, render, live))
+            if live:
+                cast("Response", answer).headers[AGAIN] = f"{self._pace.next_s():.1f}"
         except StoiloError as error:
             if live:  # nobody would read a page
                 return Response(status_code=status_of(error), headers=HEADERS)

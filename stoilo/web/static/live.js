@@ -1,6 +1,6 @@
 "use strict";
-// The part of a page that changes is fetched again: after 5 s, more seldom while nothing does,
-// never while nobody looks, no more once it says that it is final. Without scripts the page's
+// The part of a page that changes is fetched again: after 5 s, more seldom while nothing does
+// or many look on, as the server says, never while nobody looks, no more once it says that it is final. Without scripts the page's
 // link does it. htmx makes the request; what it may turn into elements is HTML of ours alone.
 if (window.trustedTypes) trustedTypes.createPolicy("default", { createHTML: (text) => text });
 (() => {
@@ -27,7 +27,7 @@ if (window.trustedTypes) trustedTypes.createPolicy("default", { createHTML: (tex
     }
     pause = detail.xhr.status === 200 ? LEAST_MS : Math.min(MOST_MS, 1.5 * pause);
     tell(now.dataset.said);
-    wait(pause);
+    wait(Math.max(pause, 1000 * (detail.xhr.getResponseHeader("live-again-s") || 0)));
   });
   wait(pause);
 })();

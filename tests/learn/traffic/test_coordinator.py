@@ -90,8 +90,13 @@ def test_record_says_which_segment_went_where(settled):
     names = workers(2)
     settled.contribute(40, names, least=8)
     settled.collect(40, names)
-    events = settled.coordinators[0].show().events
-    sent = [e for e in events if (e.what, e.number) == ("sent", 40)]
+
+    def find_sent():  # the last report may come after the sum is whole
+        events = settled.coordinators[0].show().events
+        found = [e for e in events if (e.what, e.number) == ("sent", 40)]
+        return found if len(found) >= 3 * len(names) else None
+
+    sent = settled.wait_until(find_sent)
     assert sorted((e.segment, e.size) for e in sent) == [
         (n, 8) for n in range(3) for _ in names
     ]

@@ -10,7 +10,18 @@ import pytest
 
 from stoilo.core.rpc import progress_pb2 as pb
 from stoilo.web.console import sessions
-from stoilo.web.console.live import FRESH_S, MOST_CHARS, MOST_PARTS, Part, Parts
+from stoilo.web.console.live import (
+    A_SECOND,
+    AGAIN,
+    FRESH_S,
+    LEAST_S,
+    MOST_CHARS,
+    MOST_PARTS,
+    MOST_S,
+    Pace,
+    Part,
+    Parts,
+)
 from tests.support.console import run
 
 if TYPE_CHECKING:
@@ -126,6 +137,25 @@ def test_page_without_a_part_is_a_page_however_it_is_asked_for(
     assert "script-src" not in answer.headers["content-security-policy"]
 
 
+def test_each_answer_says_when_to_come_again(served: ConsoleBench) -> None:
+    visitor = served.visitor()
+    first = look(visitor, "/console/labels")
+    again = look(visitor, "/console/labels", tag_of(first))
+    told = [float(one.headers[AGAIN]) for one in (first, again)]
+    assert (again.status, told) == (304, [LEAST_S, round(LEAST_S + 1 / A_SECOND, 1)])
+
+
+def test_many_who_look_come_in_turn_and_one_alone_soon() -> None:
+    now = 0.0
+    pace = Pace(lambda: now)
+    told = [pace.next_s() for _ in range(200)]
+    assert told[:2] == [LEAST_S, LEAST_S + 1 / A_SECOND]
+    assert told[-1] == LEAST_S + 199 / A_SECOND
+    assert max(pace.next_s() for _ in range(1000)) == MOST_S
+    now += MOST_S
+    assert pace.next_s() == LEAST_S
+
+
 def test_part_is_made_once_for_all_until_its_mark_changes() -> None:
     clock = itertools.count(0.0, FRESH_S)
     parts, numbers = Parts(lambda: next(clock)), itertools.count(1)
@@ -202,6 +232,25 @@ def test_training_s_page_changes_under_the_eyes_of_who_looks(
     assert page.evaluate("document.activeElement.id") == "losses"
     assert "% have ended" in page.text_content("#said")
     assert opened.complaints == []  # of policies for scripts and trusted types, say
+
+
+def test_page_asks_no_sooner_than_it_is_told(served: ConsoleBench, watched) -> None:
+    visitor, opened = watched
+    page, asked = opened.page, []
+
+    def tell(route) -> None:
+        asked.append(route)
+        route.fulfill(status=304, headers={AGAIN: "20.0"})
+
+    page.clock.install()
+    opened.goto(f"{visitor.url}console/labels")
+    page.route("**/labels", tell)
+    found = []
+    for seconds in (3, 3, 15, 10):
+        page.clock.run_for(1000 * seconds)
+        page.wait_for_timeout(200)  # for the answer
+        found.append(len(asked))
+    assert found == [0, 1, 1, 2]
 
 
 def test_page_of_a_session_that_ended_says_so(served: ConsoleBench, watched) -> None:
