@@ -234,7 +234,7 @@ def test_training_s_page_changes_under_the_eyes_of_who_looks(
     assert opened.complaints == []  # of policies for scripts and trusted types, say
 
 
-def test_page_asks_no_sooner_than_it_is_told(served: ConsoleBench, watched) -> None:
+def test_page_asks_no_sooner_than_it_is_told(watched) -> None:
     visitor, opened = watched
     page, asked = opened.page, []
 
