@@ -1,13 +1,15 @@
 """Take a picture of every page of a real project: ``python scripts/take_pictures.py FOLDER``.
 
-A server with two volunteers is started in a temporary directory, a few tasks are run, and
-Chromium follows the links of the join page, of a researcher and of an operator; each page
-is taken once, in both schemes, as wide as a phone and as a screen (`make pictures`). With
+A server with three volunteers is started in a temporary directory, a few tasks are run, and
+Chromium follows the links of the join page, of a researcher, an operator, a reviewer and a
+volunteer; each page is taken once, in both schemes, as wide as a phone and as a screen
+(`make pictures`). With
 ``--docs`` the few that the documentation shows are made again from them.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,6 +17,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -40,6 +43,14 @@ COLOURS = (
     32  # of what the documentation shows: a page has few, and a repository keeps all
 )
 LINKS = "all => all.map(one => one.href)"
+# Of numeric tasks each waits for a reviewer.
+POLICY = """format = 1
+name = "pictures"
+levels.pure.open_to = ["researcher"]
+levels.numeric = { open_to = ["researcher"], review = "manual" }
+quotas.researcher = {}
+"""
+VERA = "vera@example.org"
 PURPOSE = "Numbers that somebody needs, computed by people who can check what they run."
 
 
@@ -72,7 +83,9 @@ def compute(connection: Path) -> dict[str, str]:
         label = "darts, one seed each"
         conn.map(darts, calls, label=label, chunk_items=4).results()
         done.result(), failed.result()
+        review = conn.create_task(share, call, level="numeric", label="to review")
         tasks = {"done": done, "failed": failed, "waiting": waiting}
+        tasks["review"] = review.submit()
         return {name: task.task_id for name, task in tasks.items()}
 
 
@@ -116,28 +129,55 @@ def take_all(browser: Browser, served: Deployment, folder: Path) -> None:
     line = served.line or served.start()
     url, tasks = line.http, compute(Path(line.connection))
     seen = {"/console/task/one"}
-    for name, what, start in (
-        ("local", "console", "console/"),
-        ("olga", "operation", "console/project"),
-        ("", "", f"audit/task/{tasks['done']}"),
-        ("", "", "console/sign-in"),
-        ("", "", ""),  # at last: its figures are a minute old
+    for enter, start in (
+        (partial(follow_link, served, "local", "console"), "console/"),
+        (partial(follow_link, served, "olga", "operation"), "console/project"),
+        (partial(show_token, served, "rita"), "console/reviews"),
+        (partial(show_key, served, VERA), "console/volunteer"),
+        (None, f"audit/task/{tasks['done']}"),
+        (None, "console/sign-in"),
+        (None, ""),  # at last: its figures are a minute old
     ):
         page = browser.new_context().new_page()
-        if name:
-            sign_in(page, served, name, what)
+        if enter is not None:
+            enter(page)
         for found in walk(page, url + start, seen):
             take(page, found, folder)
-        for state, task in tasks.items() if name == "local" else ():
+        for state, task in tasks.items() if start == "console/" else ():
             page.goto(f"{url}console/task/{task}")
             take(page, f"console-task-{state}", folder)
 
 
-def sign_in(page: Page, served: Deployment, name: str, what: str) -> None:
+def follow_link(served: Deployment, name: str, what: str, page: Page) -> None:
     """Sign somebody in by a one-time link."""
-    words = ["account", "add", name, "--data", str(served.data), "--for", what]
-    page.goto(run_stoilo(*words).strip())
-    page.get_by_role("button", name="Sign in").click()
+    page.goto(give_access(served, name, what))
+    page.get_by_role("button", name="Sign in").first.click()
+
+
+def show_token(served: Deployment, name: str, page: Page) -> None:
+    """Make somebody a reviewer, and sign him in with the token of his file."""
+    key, file = served.data.parent / f"{name}.pem", served.data.parent / f"{name}.json"
+    public = run_stoilo("policy", "review", "keygen", "--output", str(key)).strip()
+    give_access(served, name, "review", "--key", public, "--connection", str(file))
+    connection = json.loads(file.read_text())
+    page.goto(f"{connection['http']}console/sign-in")
+    page.fill("#secret", connection["token"])
+    page.get_by_role("button", name="Sign in").first.click()
+
+
+def show_key(served: Deployment, email: str, page: Page) -> None:
+    """Sign a volunteer in with the key that no client of his has."""
+    assert served.line is not None  # noqa: S101 - for the type checker
+    words = ["boinc", "account", "--data", str(served.data), "--email", email]
+    page.goto(f"{served.line.http}console/volunteer/sign-in")
+    page.fill("#key", run_stoilo(*words, "--strong").strip())
+    page.get_by_role("button", name="Sign in").first.click()
+
+
+def give_access(served: Deployment, name: str, what: str, *more: str) -> str:
+    """Return what `account add` says."""
+    words = ["account", "add", name, "--data", str(served.data), "--for", what, *more]
+    return run_stoilo(*words).strip()
 
 
 def open_browser(playwright: Any) -> Browser:  # noqa: ANN401 - its own type is generated
@@ -168,8 +208,15 @@ def main() -> None:
         sync_playwright() as own,
     ):
         browser = open_browser(own)
-        with Deployment(Path(place) / "data", volunteers=2) as served:
+        policy = Path(place) / "policy.toml"
+        policy.write_text(POLICY)
+        options = ("--policy", str(policy))
+        data = Path(place) / "data"
+        with Deployment(data, volunteers=2, options=options) as served:
+            own_host = served.attach(VERA, Path(place) / "vera")
             take_all(browser, served, folder)
+            own_host.terminate()
+            own_host.wait()
         browser.close()
     if docs:
         keep_shown(folder)
