@@ -15,7 +15,7 @@ from statistics import fmean
 
 from bench.rows import Row
 from bench.traffic.trees import Access, bound_receipts
-from tests.support.traffic import Network, Site, find_obstacle
+from tests.support.networks import Network, Site, find_obstacle
 
 SEEDS, ROUNDS, NODES, MODEL = range(3), 3, 12, 16 << 20
 _REACH = 0.30

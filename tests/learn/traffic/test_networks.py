@@ -6,14 +6,8 @@ from statistics import fmean
 
 import pytest
 
-from tests.support.traffic import (
-    FORGED,
-    LYING,
-    Network,
-    Site,
-    find_obstacle,
-    wait_for,
-)
+from tests.support.networks import Network, Site, find_obstacle
+from tests.support.traffic import FORGED, LYING, wait_for
 
 pytestmark = pytest.mark.slow
 NODES, MODEL = 12, 16 << 20
