@@ -188,9 +188,13 @@ class RateMeter:
     """A token bucket an account, in memory: bursts of an hour's worth. Thread-safe."""
 
     def __init__(
-        self, code: str, what: str, clock: Callable[[], float] = time.monotonic
+        self,
+        code: str,
+        what: str,
+        clock: Callable[[], float] = time.monotonic,
+        hint: str = "wait a little: some are allowed again each minute",
     ) -> None:
-        self._code = code
+        self._code, self._hint = code, hint
         self._what = what
         self._clock = clock
         self._spent: dict[int, tuple[float, float]] = {}
@@ -207,7 +211,7 @@ class RateMeter:
             raise PolicyRefusal(
                 self._code,
                 f"more than {per_hour} {self._what} an hour",
-                hint="wait, or send many small calls as one with conn.map",
+                hint=self._hint,
             )
 
     def left(self, account_id: int, per_hour: int) -> int:

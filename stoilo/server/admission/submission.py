@@ -106,7 +106,8 @@ class Submissions:
         self._flavors = flavors
         self._clock = clock
         self._stored = stored
-        self._meter = RateMeter("STO-R005", "submissions")
+        fewer = "wait, or send many small calls as one with conn.map"
+        self._meter = RateMeter("STO-R005", "submissions", hint=fewer)
         self._refused = RateMeter("STO-R007", "refused submissions")
         self._refusing = RefusalRoom(self._refused)
         self._reading = turns or FairTurns(READING)
