@@ -13,6 +13,7 @@ from stoilo.core.codec.nodes import from_node
 from stoilo.core.types import RunStatus
 from tests.support.libraries import (
     check_program,
+    imports_of,
     programs_of,
     run_jailed,
     run_plainly,
@@ -370,7 +371,7 @@ def run(args):
 @functools.cache
 def _plain_answers():
     calls = [(START + source, "run", {}) for source in ATTACKS.values()]
-    found = run_plainly(calls, preload=["sklearn"])
+    found = run_plainly(calls, imports_of(source for source, *_ in calls))
     return dict(zip(ATTACKS, found, strict=True))
 
 

@@ -27,7 +27,8 @@ PLAIN_CPYTHON = """
 import contextlib, importlib, io, json, os, random, sys, types, warnings
 import numpy.random
 for name in sys.argv[1:]:
-    importlib.import_module(name)
+    with contextlib.suppress(ImportError):  # `from x import y`: y may be no module
+        importlib.import_module(name)
 from stoilo.core.codec import skeleton
 from stoilo.core.codec.nodes import from_node, to_node
 from stoilo.sandbox.language.runtime import start_item
@@ -167,11 +168,28 @@ def programs_of(library: str) -> list[Any]:
     ]
 
 
+def imports_of(sources: Iterable[str]) -> tuple[str, ...]:
+    """Return what sources import: for one process to load, not each one's fork."""
+    found = set()
+    for node in (one for text in sources for one in ast.walk(ast.parse(text))):
+        if isinstance(node, ast.Import):
+            found |= {one.name for one in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found |= {str(node.module)}
+            found |= {f"{node.module}.{one.name}" for one in node.names}
+    return tuple(sorted(found))
+
+
+@functools.cache
+def _imports_in(folder: Path) -> tuple[str, ...]:
+    return imports_of(path.read_text() for path in folder.glob("*.py"))
+
+
 @functools.cache
 def _plain_answers(
     path: Path, preload: tuple[str, ...]
 ) -> dict[Any, tuple[bytes, str]]:
-    source = path.read_text()
+    source, preload = path.read_text(), (*preload, *_imports_in(path.parent))
     names = [
         param.values[1]
         for param in programs_of(path.parent.name)
