@@ -175,6 +175,7 @@ _COMPARED = {
 }
 
 
+@functools.lru_cache(maxsize=256)  # the same few at every task
 def _release(version: str) -> tuple[int, ...]:
     """Return the numbers of a release; zeros at its end say nothing."""
     numbers = [int(one) for one in version.split(".")]

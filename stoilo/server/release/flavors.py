@@ -95,12 +95,16 @@ def offered_flavors(release: TrustedRelease) -> tuple[Offered, ...]:
 
 def installed_flavors() -> tuple[Offered, ...]:
     """Return the shipped flavors whose libraries are all installed here."""
-    held = ((flavor, held_libraries(flavor)) for flavor in shipped_flavors())
-    return tuple(_shipped(*one) for one in held if all(map(is_installed, one[1])))
+    return tuple(
+        _shipped(flavor)
+        for flavor in shipped_flavors()
+        if all(map(is_installed, held_libraries(flavor)))
+    )
 
 
-def _shipped(flavor: FlavorManifest, libraries: tuple[Library, ...]) -> Offered:
-    level = flavor_level(flavor)
+@functools.lru_cache(maxsize=64)
+def _shipped(flavor: FlavorManifest) -> Offered:
+    level, libraries = flavor_level(flavor), held_libraries(flavor)  # at every task
     return Offered(flavor.name, flavor.digest, flavor.alias, level, libraries)
 
 

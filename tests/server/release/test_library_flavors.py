@@ -167,7 +167,7 @@ def test_installed_flavor_counts_where_its_libraries_are_installed(trust, monkey
 )
 def test_shipped_flavor_is_made_for_the_narrowest_level_that_may_use_it(modules, level):
     made = FlavorManifest("x", (), modules, "3.11", "a" * 64, "b" * 32)
-    assert flavors._shipped(made, held_libraries(made)).level == level
+    assert flavors._shipped(made).level == level
 
 
 def test_flavor_holds_the_described_ones_of_its_modules():
