@@ -13,8 +13,9 @@ ORIGIN := project.example/development
 SERIAL := 1
 # What the database tests start a server of their own from; no daemon comes with it.
 DATABASE := mariadb-server-core:mariadbd
-# Sessions of tests side by side; with 0 pytest runs them itself.
-SESSIONS := 2
+# Sessions of tests side by side, one more than two processors: some always waits. With 0
+# pytest runs them itself.
+SESSIONS := 3
 
 # Beside 3.11, whichever of them is on the PATH.
 PYTHONS := python3.12 python3.13 python3.14
