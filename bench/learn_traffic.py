@@ -23,6 +23,7 @@ from bench.traffic.trees import (
     TreeDistribution,
     balance,
     bound_receipts,
+    bound_sum,
     star,
 )
 from stoilo.learn.traffic.aggregation import Aggregation
@@ -117,8 +118,7 @@ def time_aggregation(access: dict[Node, Access], rounds: int = ROUNDS) -> Times:
         ), SEGMENTS)
         for number in range(rounds)
     ]  # fmt: skip
-    reverse = {node: one.reverse() for node, one in access.items()}
-    bound = bound_receipts(reverse, "root", SIZE)[-1]
+    bound = bound_sum(access, "root", SIZE)
     trees = (fixed(make("root", workers)) for make in (star, balance))
     return Times(*trees, means[0], statistics.fmean(means[LEARNT:] or means), bound)
 

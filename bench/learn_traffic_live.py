@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 
 from bench.rows import Row
-from bench.traffic.trees import Access, bound_receipts
+from bench.traffic.trees import Access, bound_receipts, bound_sum
 from tests.support.networks import Network, Site, find_obstacle
 
 SEEDS, ROUNDS, NODES, MODEL = range(3), 3, 12, 16 << 20
@@ -42,8 +42,7 @@ def measure(
                 for name, (out, back) in network.rates.items()
             }
             spread["bound"].append(fmean(bound_receipts(access, "root", size)))
-            back = {name: one.reverse() for name, one in access.items()}
-            added["bound"].append(max(bound_receipts(back, "root", size)))
+            added["bound"].append(bound_sum(access, "root", size))
     return [
         *_compare("a model to all nodes, live: mean receipt", spread, _REACH),
         *_compare("a sum from all nodes, live: until the root has it", added),

@@ -100,8 +100,8 @@ def bound_receipts(
 
     A schedule may share capacity in any way, but a node gets its copy from one other. Two
     relaxations hold for each: all holders together have sent as many bytes as were
-    received; and each holder alone has sent whole copies. For aggregation reverse each
-    access: the last time bounds the round.
+    received; and each holder alone has sent whole copies. For sums of whole vectors reverse
+    each access: the last time bounds the round; `bound_sum` holds for any cut of them.
     """
     nodes = [access[node] for node in access if node != root]
     ups = sorted((one.up for one in nodes), reverse=True)
@@ -113,6 +113,16 @@ def bound_receipts(
         return max(alone[len(times)], ((len(times) + 1) * size + sent) / capacity)
 
     return relax([(0.0, size / access[root].up)], size / ups[0], len(nodes), least)
+
+
+def bound_sum(access: Mapping[Node, Access], root: Node, size: float) -> float:
+    """Return the time, s, before which the root has no sum of all nodes' vectors.
+
+    However they are cut and joined: each node sends as much as its own has at least once,
+    and as much comes to the root.
+    """
+    ups = [one.up for node, one in access.items() if node != root]
+    return size / min(*ups, access[root].down)
 
 
 def relax(

@@ -15,6 +15,7 @@ from bench.traffic.trees import (
     TreeDistribution,
     balance,
     bound_receipts,
+    bound_sum,
     chain,
     star,
 )
@@ -107,6 +108,19 @@ def test_no_fixed_tree_is_below_the_bound(make, seed: int):
     reverse = {node: one.reverse() for node, one in access.items()}
     least = bound_receipts(reverse, "root", SIZE)[-1]
     assert least <= fixed_sum(make, access) * (1 + 1e-9)
+
+
+def test_a_sum_in_many_segments_comes_near_its_bound_and_not_below():
+    line = Access(1.0, 1.0)
+    access = {"root": line, "a": line, "b": Access(0.5, 1.0)}
+    assert bound_sum(access, "root", 1) == 2.0
+    values = {"a": 1, "b": 1}
+
+    def add_up(segments: int) -> float:
+        ours = Aggregation("r", 1 / segments, "root", values, LinkMatrix())
+        return aggregate(Network(access), ours, values, segments=segments)[0]
+
+    assert 2.0 * (1 - 1e-9) < add_up(8) < add_up(1)
 
 
 def test_a_bound_without_whole_copies_would_say_less():
