@@ -1,4 +1,4 @@
-"""Run the demo with one part sabotaged: `python sabotaged_demo.py NAME`."""
+"""Run the demo with parts sabotaged: `python sabotaged_demo.py NAME…`."""
 
 import contextlib
 import dataclasses
@@ -94,11 +94,6 @@ def always_agree(_left, _right):
     return True
 
 
-def research_with(name, function):
-    setattr(REAL.research, name, function)
-    return REAL
-
-
 @contextlib.contextmanager
 def no_witness(_folder, _deployment):
     yield
@@ -131,27 +126,30 @@ def watch_without_records(data, url):
     return REAL.watch_log(data, url)
 
 
-SABOTAGE = {
-    "records_withheld": lambda: dataclasses.replace(
-        REAL, watch_log=watch_without_records
-    ),
-    "split_view": lambda: dataclasses.replace(REAL, watch_log=watch_a_split_view),
-    "no_witness": lambda: dataclasses.replace(REAL, begin_witness=no_witness),
-    "cosignature_kept": lambda: dataclasses.replace(REAL, hide_witnesses=bytes),
-    "cheat_off": lambda: dataclasses.replace(REAL, start_cheat=start_honest_instead),
-    "proof_flipped": lambda: dataclasses.replace(REAL, prove_task=flip_proof),
-    "log_bitflip": lambda: dataclasses.replace(REAL, verify_log=flip_log_then_verify),
-    "seccomp_widened": lambda: dataclasses.replace(
-        REAL, probe_program=probe_with_sockets_allowed
-    ),
-    "server_immortal": lambda: dataclasses.replace(REAL, deploy=Immortal),
-    "benign_instead": lambda: dataclasses.replace(REAL, read_program=benign_program),
-    "wrong_integrand": lambda: research_with("wave", wrong_wave),
-    "wrong_solution": lambda: research_with("solve", wrong_solve),
-    "items_differ": lambda: research_with("count_hits", hits_with_a_frozen_clock),
-    "no_exception": lambda: research_with("failing", not_failing),
-    "always_agree": lambda: research_with("never_agree", always_agree),
+PARTS = {
+    "records_withheld": {"watch_log": watch_without_records},
+    "split_view": {"watch_log": watch_a_split_view},
+    "no_witness": {"begin_witness": no_witness},
+    "cosignature_kept": {"hide_witnesses": bytes},
+    "cheat_off": {"start_cheat": start_honest_instead},
+    "proof_flipped": {"prove_task": flip_proof},
+    "log_bitflip": {"verify_log": flip_log_then_verify},
+    "seccomp_widened": {"probe_program": probe_with_sockets_allowed},
+    "server_immortal": {"deploy": Immortal},
+    "benign_instead": {"read_program": benign_program},
+}
+RESEARCH = {
+    "wrong_integrand": {"wave": wrong_wave},
+    "wrong_solution": {"solve": wrong_solve},
+    "items_differ": {"count_hits": hits_with_a_frozen_clock},
+    "no_exception": {"failing": not_failing},
+    "always_agree": {"never_agree": always_agree},
 }
 
 if __name__ == "__main__":
-    sys.exit(run_demo(SABOTAGE[sys.argv[1]](), as_json=True))
+    parts = REAL
+    for name in sys.argv[1:]:
+        parts = dataclasses.replace(parts, **PARTS.get(name, {}))
+        for function, other in RESEARCH.get(name, {}).items():
+            setattr(parts.research, function, other)
+    sys.exit(run_demo(parts, as_json=True))
