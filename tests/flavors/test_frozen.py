@@ -76,7 +76,8 @@ def contents_of(part):
     return unite_contents(map(load_contents, names))
 
 
-@pytest.mark.parametrize("part", PARTS)
+# `scipy` has all that `numeric` has.
+@pytest.mark.parametrize("part", [one for one in PARTS if one != "numeric"])
 def test_two_builders_get_the_same_bytes(part, frozen, frozen_again, capsys):
     with ThreadPoolExecutor(2) as both:  # which takes most of a minute each
         made = list(both.map(lambda build: str(build(part)), (frozen, frozen_again)))
