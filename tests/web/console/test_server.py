@@ -295,7 +295,7 @@ def test_every_page_that_links_lead_to_is_sound_in_every_view(
     ):
         page.context.clear_cookies()
         if name:
-            pictures.sign_in(page, deployed, name, what)
+            pictures.follow_link(deployed, name, what, page)
         for found in pictures.walk(page, url + start, seen):
             names.add(found)
             check_views(page, axe=True)
