@@ -63,12 +63,12 @@ def pytest_xdist_make_scheduler(config, log):
 def pytest_collection_modifyitems(items):
     """A slow test without a limit of its own may take as long as on a busy machine.
 
-    Beside another session, those come first that wait.
+    Beside another session, those come first that wait, then those that take minutes.
     """
     if BESIDE_ANOTHER:
-        from tests.support.sidebyside import is_waiting  # noqa: PLC0415 - only then
+        from tests.support.sidebyside import turn_of  # noqa: PLC0415 - only then
 
-        items.sort(key=lambda item: not is_waiting(item.nodeid))
+        items.sort(key=lambda item: turn_of(item.nodeid))
     for item in items:
         limited = item.get_closest_marker("timeout")
         if item.get_closest_marker("slow") and limited is None:

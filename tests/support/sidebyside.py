@@ -18,15 +18,27 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support import reaper
 
-__all__ = ["FilesScheduling", "give_reapers", "is_waiting"]
+__all__ = ["FilesScheduling", "give_reapers", "is_waiting", "turn_of"]
 
 WAITING: Final = "tests/boinc/"
 """BOINC's clients count their pauses in half minutes; what they are sent is frozen once."""
 
 
+LONG: Final = (
+    "tests/server/engines/embedded/test_state_machine.py",
+    "tests/flavors/test_frozen.py",
+)
+"""Files of minutes: at the end of a run the other sessions would have nothing to do."""
+
+
 def is_waiting(nodeid: str) -> bool:
     """Whether a test mostly waits."""
     return nodeid.startswith(WAITING)
+
+
+def turn_of(nodeid: str) -> int:
+    """Return the place of a test's directory or file in the order of a run."""
+    return 0 if is_waiting(nodeid) else 2 - nodeid.startswith(LONG)
 
 
 def give_reapers(specs: Sequence[XSpec]) -> None:
