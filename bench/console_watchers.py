@@ -1,13 +1,12 @@
 """The way of a task while 200 people watch the console: how much slower it is than without.
 
 `stoilo up` with two volunteers of its own, all of it real and durable. The watchers are a
-process of their own; each asks for the page's part with the tag of the last one when the
+process of their own; each asks for the page's part, with the tag of the last one, when the
 page's script would, over a fresh connection, as a browser does once the server has let the
-old one go. Half of
-them look at the very label whose tasks are measured, which changes all the time; each other
-one at a training of an account of his own, with a curve. Rounds with and without watchers
-take turns. Beside the clock's time stands the server's processor time: the watchers' own
-load of this machine is not in it.
+old one go. Half of them look at the very label whose tasks are measured, which changes all
+the time; each other one at a training of an account of his own, with a curve. Rounds with
+and without watchers take turns. Beside the clock's time stands the server's processor time:
+the watchers' own load of this machine is not in it.
 """
 
 from __future__ import annotations

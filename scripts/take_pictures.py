@@ -3,8 +3,8 @@
 A server with three volunteers is started in a temporary directory, a few tasks are run, and
 Chromium follows the links of the join page, of a researcher, an operator, a reviewer and a
 volunteer; each page is taken once, in both schemes, as wide as a phone and as a screen
-(`make pictures`). With
-``--docs`` the few that the documentation shows are made again from them.
+(`make pictures`). With ``--docs`` the few that the documentation shows are made again from
+them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 "use strict";
 // The part of a page that changes is fetched again: after 5 s, more seldom while nothing does
-// or many look on, as the server says, never while nobody looks, no more once it says that it is final. Without scripts the page's
-// link does it. htmx makes the request; what it may turn into elements is HTML of ours alone.
+// or many look on, as the server says, never while nobody looks, no more once it says that it
+// is final. Without scripts the page's link does it. htmx makes the request; what it may turn
+// into elements is HTML of ours alone.
 if (window.trustedTypes) trustedTypes.createPolicy("default", { createHTML: (text) => text });
 (() => {
   const LEAST_MS = 5000, MOST_MS = 60000;
