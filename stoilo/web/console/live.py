@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 FRESH_S: Final = 2.0  # so old a part may be
 MOST_PARTS: Final = 512  # kept; the one looked after least lately makes room
 MOST_CHARS: Final = 65_536  # of one that is kept
-A_SECOND: Final = 8.0  # so often all together ask: a few hundredths of one processor
+A_SECOND: Final = 5.0  # so often all together ask: a few hundredths of one processor
 LEAST_S, MOST_S = 5.0, 60.0  # between two times that a page asks
 AGAIN: Final = (
     "live-again-s"  # the header that says in how many seconds; `live.js` reads it
