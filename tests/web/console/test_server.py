@@ -74,7 +74,7 @@ async def main(path):
     model = learn.ArrayModel({"w": np.zeros(3)}, squares)
     options = learn.TrainerOptions(tasks=2, held_out=(x, y))
     async with stoilo.connect(path) as conn:
-        await learn.fit("fedavg", model, (x, y), conn, epochs=4, options=options)
+        await learn.fit("fedavg", model, (x, y), conn, epochs=15, options=options)
 
 
 asyncio.run(main(sys.argv[1]))
