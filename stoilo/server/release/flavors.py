@@ -169,8 +169,7 @@ def _named(wish: str, release: TrustedRelease, offered: Sequence[Offered]) -> Of
         if wish in {one.name, one.digest, one.alias}:
             return one
     if not flavor_parts(release):
-        flavor = find_flavor(wish)  # an alias that stands for one of ours
-        return _shipped(flavor, held_libraries(flavor))
+        return _shipped(find_flavor(wish))  # an alias that stands for one of ours
     raise _refused(f"the project publishes no flavor {wish[:80]!r}", offered)
 
 

@@ -73,6 +73,12 @@ def test_unknown_flavor_is_refused_where_none_is_published(release: Release) -> 
         choose_flavor("nonsense", "pure", (), release())
 
 
+def test_alias_that_stands_for_a_shipped_flavor_is_taken(release: Release) -> None:
+    of_the_thesis = "44814764c91bf9ef426c4aa899df974f"
+    found = choose_flavor(of_the_thesis, "tensor", (), release())
+    assert found == find_flavor(of_the_thesis).digest
+
+
 @pytest.mark.parametrize("wish", ["numeric", NUMERIC.flavor, NUMERIC.alias])
 def test_published_flavor_is_named_by_name_or_either_id(
     release: Release, wish: str

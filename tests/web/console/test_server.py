@@ -67,6 +67,11 @@ def squares(parameters, x, y):
     return float(rest @ rest) / len(y), {"w": 2 * x.T @ rest / len(y)}
 
 
+def wait(update, tally):
+    """Hold the training up until somebody looks on."""
+    sys.stdin.readline()
+
+
 async def main(path):
     """Train a little."""
     x = np.random.default_rng(0).normal(size=(60, 3))
@@ -190,7 +195,8 @@ def test_training_changes_on_its_page_while_somebody_looks(
     script = tmp_path / "training.py"
     script.write_text(TRAINING)
     words = [sys.executable, str(script), str(deployed.data / "connection.json")]
-    with browser.new_context() as context, subprocess.Popen(words) as training:
+    begun = subprocess.Popen(words, stdin=subprocess.PIPE)
+    with browser.new_context() as context, begun as training:
         page, complaints = context.new_page(), []
         page.on("console", lambda message: complaints.append(message.text))
         page.goto(link(deployed, "local", "console"))
@@ -198,6 +204,7 @@ def test_training_changes_on_its_page_while_somebody_looks(
         page.goto(f"{deployed.line.http}console/labels")
         page.get_by_role("link", name="fedavg", exact=True).click(timeout=120_000)
         page.evaluate("window.kept = true")
+        training.stdin.close()  # now it goes on
         page.wait_for_selector("svg.chart polyline.held_out", timeout=120_000)
         page.wait_for_selector("text=its trainer has closed", timeout=120_000)
         assert page.evaluate("window.kept")  # not loaded again
