@@ -3,16 +3,38 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-__all__ = ["run_ranks"]
+__all__ = ["hosted", "run_ranks"]
+
+_kept: list[subprocess.Popen[bytes]] = []
+
+
+@contextmanager
+def hosted() -> Iterator[subprocess.Popen[bytes]]:
+    """Give the process that forks ranks; inside, `run_ranks` starts no other one.
+
+    It imports torch, which takes seconds: nothing of that is left in the test's own.
+    """
+    if _kept:
+        yield _kept[0]
+        return
+    words, pipe = [sys.executable, "-m", __name__], subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe) as host:  # ends with its input
+        _kept.append(host)
+        try:
+            yield host
+        finally:
+            _kept.remove(host)
 
 
 def run_ranks(
@@ -20,7 +42,7 @@ def run_ranks(
 ) -> list[Any]:
     """Call `work(rank, size, *values)` in `size` new processes that form a group.
 
-    One new process imports torch and forks the ranks: nothing is left in the test's own.
+    They are forked from a process that has torch and ran no work of its own.
 
     Args:
         work: a function of a test's module, found again by its name.
@@ -32,10 +54,14 @@ def run_ranks(
     Raises:
         AssertionError: a rank raised, died or was not done in time; it is named.
     """
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, hosted() as host:
         told = Path(folder) / "told"
         told.write_bytes(pickle.dumps((work, size, values, limit_s)))
-        subprocess.run([sys.executable, "-m", __name__, folder], check=True)
+        assert host.stdin is not None
+        assert host.stdout is not None
+        host.stdin.write(f"{folder}\n".encode())
+        host.stdin.flush()
+        assert host.stdout.readline() == b"done\n"
         found = pickle.loads((Path(folder) / "found").read_bytes())  # noqa: S301 - our own file
     wrong = {rank: found.get(rank, "died or hung") for rank in range(size)}
     wrong = {rank: what for rank, what in wrong.items() if isinstance(what, str)}
@@ -85,4 +111,8 @@ if __name__ == "__main__":
     import torch._dynamo
     import torch.distributed  # noqa: F401 - both once, before the forks
 
-    _host(Path(sys.argv[1]))
+    replies = os.dup(1)
+    os.dup2(2, 1)  # what ranks print is no reply
+    for line in sys.stdin:
+        _host(Path(line.rstrip("\n")))
+        os.write(replies, b"done\n")

@@ -64,13 +64,13 @@ async def test_sweeps_make_topics_of_words_that_the_first_deal_does_not():
 async def test_twenty_parts_find_bars_nearly_as_well_as_one_and_as_scikit_learn():
     reached = []
     for seed in range(5):
-        lines, unseen = bars(seed, 300), bars(seed + 100, 100)
+        lines, unseen = bars(seed, 150), bars(seed + 100, 100)
         table = np.array([np.bincount(one[one >= 0], minlength=25) for one in lines])
         priors = {"doc_topic_prior": 0.1, "topic_word_prior": 0.1}
         model = LatentDirichletAllocation(10, **priors, max_iter=60, random_state=seed)
         counts = model.fit(table).components_.T - 0.1
         theirs = {"counts": counts, "priors": np.array([0.1, 0.1, 0])}
-        ours = [await sweep(lines, parts, 30) for parts in (1, 4, 20)]
+        ours = [await sweep(lines, parts, 25) for parts in (1, 4, 20)]
         dealt = await sweep(lines, 20, 0)
         reached.append([perplexity(one, unseen) for one in (*ours, theirs, dealt)])
     print(np.array(reached))
