@@ -108,9 +108,10 @@ class MariaServer:
                 **self._identity(),
             )
         end = time.monotonic() + START_S
-        while not self._answers():
-            if self.process.poll() is not None or time.monotonic() > end:
-                raise self._failure("it does not start")
+        while problem := self._try():
+            code = self.process.poll()
+            if code is not None or time.monotonic() > end:
+                raise self._failure(f"it does not start ({problem}; exit {code})")
             time.sleep(0.02)
 
     def stop(self) -> None:
@@ -150,14 +151,15 @@ class MariaServer:
             unix_socket=str(self.socket), user="stoilo", password=self._password
         )
 
-    def _answers(self) -> bool:
+    def _try(self) -> str:
+        """Return why it does not answer, empty when it does."""
         try:
             with socket.socket(socket.AF_UNIX) as probe:  # PyMySQL leaves its own open
                 probe.connect(str(self.socket))
             self._connect().close()
-        except (OSError, pymysql.Error):
-            return False
-        return True
+        except (OSError, pymysql.Error) as error:
+            return str(error)
+        return ""
 
     def _install(self) -> None:
         """Make the server's own tables and our account."""
