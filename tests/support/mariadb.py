@@ -19,7 +19,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pymysql
 from sqlalchemy import URL
@@ -29,7 +29,8 @@ from stoilo.server.db.mariadb import PACKET_BYTES
 
 __all__ = ["DYING", "MariaServer", "find_mariadbd"]
 
-# Dies with us. No `preexec_fn`: Python in a child forked beside gRPC's threads may crash.
+# Dies with us. No `preexec_fn` and no `user`: with them Python forks, and a child that was
+# forked beside gRPC's threads may crash before it is mariadbd.
 DYING = ("setpriv", "--pdeathsig", "KILL")
 START_S = 60.0
 STOP_S = 30.0
@@ -96,7 +97,6 @@ class MariaServer:
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
                 [
-                    *DYING,
                     *self._command(),
                     "--skip-networking",
                     f"--socket={self.socket}",
@@ -105,7 +105,6 @@ class MariaServer:
                 stdout=log,
                 stderr=log,
                 cwd=self.directory,
-                **self._identity(),
             )
         end = time.monotonic() + START_S
         while problem := self._try():
@@ -176,7 +175,6 @@ class MariaServer:
             capture_output=True,
             check=False,
             cwd=self.directory,
-            **self._identity(),
         )
         self._log.write_bytes(done.stderr)
         if done.returncode:
@@ -199,6 +197,8 @@ class MariaServer:
         if program is None:
             raise self._failure("apt-get install mariadb-server-core")
         return [
+            *DYING,
+            *self._identity(),
             *(program, "--no-defaults", f"--datadir={self.directory / 'data'}"),
             *(f"--tmpdir={self.directory}", f"--max-allowed-packet={PACKET_BYTES}"),
             *("--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M"),
@@ -206,12 +206,16 @@ class MariaServer:
             *self._options,
         ]
 
-    def _identity(self) -> dict[str, Any]:
-        """Return who the server is, as keywords of subprocess."""
+    def _identity(self) -> list[str]:
+        """Return who the server is, as words of setpriv."""
         if os.geteuid() != 0:
-            return {}
+            return []
         nobody = pwd.getpwnam("nobody")
-        return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+        return [
+            f"--reuid={nobody.pw_uid}",
+            f"--regid={nobody.pw_gid}",
+            "--clear-groups",
+        ]
 
     def _end(self, *, kill: bool) -> None:
         process, self.process = self.process, None

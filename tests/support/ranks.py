@@ -29,7 +29,8 @@ def hosted() -> Iterator[subprocess.Popen[bytes]]:
         yield _kept[0]
         return
     words, pipe = [sys.executable, "-m", __name__], subprocess.PIPE
-    with subprocess.Popen(words, stdin=pipe, stdout=pipe) as host:  # ends with its input
+    # It ends with its input.
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe) as host:
         _kept.append(host)
         try:
             yield host
