@@ -39,8 +39,8 @@ def is_well(report, item):
     return isinstance(report, wire.Has) and report.item == item
 
 
-def hang_up(giver):
-    for one in [*giver._idle]:
+def hang_up(giver, wait_until):
+    for one in wait_until(lambda: [*giver._idle]):
         socket.socket.shutdown(one, socket.SHUT_RDWR)
 
 
@@ -58,16 +58,17 @@ def test_node_that_keeps_no_streams_opens_one_for_each_fetch(taker, giver):
 
 def test_kept_stream_that_was_hung_up_on_is_replaced(taker, giver, wait_until):
     taker.fetch(ITEMS[0], giver)
-    wait_until(lambda: giver._idle)
-    hang_up(giver)
+    hang_up(giver, wait_until)
     assert is_well(taker.fetch(ITEMS[1], giver), ITEMS[1])
     assert giver.greeted == 2
 
 
-def test_node_that_is_gone_with_its_kept_stream_fails_as_before(taker, giver):
+def test_node_that_is_gone_with_its_kept_stream_fails_as_before(
+    taker, giver, wait_until
+):
     taker.fetch(ITEMS[0], giver)
     giver.close()
-    hang_up(giver)
+    hang_up(giver, wait_until)
     failed = taker.fetch(ITEMS[1], giver)
     assert (type(failed), failed.fault) == (wire.Failed, "")
 
