@@ -10,17 +10,74 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
+import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Generic
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from bench.traffic.trees import Access
 from stoilo.learn.traffic.aggregation import Aggregation
 from stoilo.learn.traffic.distribution import Distribution, Give, Sent, Transfer
-from stoilo.learn.traffic.ledger import Holder, Order, SumT
-from stoilo.learn.traffic.links import Node
+from stoilo.learn.traffic.ledger import NOTHING, Ids, Order
+from stoilo.learn.traffic.links import Node, Term
 
 Then = Callable[[], None]
+SumT = TypeVar("SumT")  # has +; order-free when exact, as fixed-point integers are
+
+
+@dataclass(slots=True)
+class Holder(Generic[SumT]):
+    """What a node has of a segment, by its own word; kept until the round is acknowledged.
+
+    Attributes:
+        node: whose.
+        own: its contribution; None at a root that has none.
+    """
+
+    node: Node
+    own: SumT | None
+    ids: Ids = NOTHING
+    total: SumT | None = None
+    seen: set[tuple[Term, int]] = field(default_factory=set)  # orders carried out
+
+    def __post_init__(self) -> None:
+        """Begin with the own contribution."""
+        self._begin()
+
+    @property
+    def _first(self) -> Ids:
+        return NOTHING if self.own is None else frozenset({self.node})
+
+    def _begin(self) -> None:
+        self.ids, self.total = self._first, self.own
+
+    def parts(self) -> list[Ids]:
+        """Return what this node could send."""
+        own = [] if self.own is None else [frozenset({self.node})]
+        return own if self.ids in own or not self.ids else [self.ids, *own]
+
+    def give(self, part: Ids) -> SumT | None:
+        """Return exactly the part that is asked for; None when it is not here."""
+        if part == self.ids:
+            return self.total
+        return self.own if part == {self.node} else None
+
+    def take(self, order: Order, value: SumT) -> bool:
+        """Add a part that came; False, and nothing added, when some of it is here already.
+
+        The same order a second time is True and adds nothing.
+        """
+        key = (order.term, order.number)
+        if key in self.seen:
+            return True
+        if order.part & (self._first if order.afresh else self.ids):
+            return False
+        if order.afresh:
+            self._begin()
+        self.ids |= order.part
+        self.total = value if self.total is None else operator.add(self.total, value)
+        self.seen.add(key)
+        return True
 
 
 @dataclass(slots=True, eq=False)

@@ -16,8 +16,9 @@ from itertools import count
 from random import Random
 from typing import TypeAlias
 
+from bench.traffic.simulation import Holder
 from stoilo.learn.traffic.aggregation import Aggregation
-from stoilo.learn.traffic.ledger import Holder, Order
+from stoilo.learn.traffic.ledger import Order
 from stoilo.learn.traffic.links import LinkMatrix, Node, Obedience, begin_term
 
 ROOT = "root"

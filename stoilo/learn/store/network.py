@@ -18,7 +18,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,6 +49,8 @@ from stoilo.server.tls import LOCAL_NAMES, ensure_tls
 
 GREETING_S = 10.0  # what a handshake, and then the token, may take
 STRANGERS = 32  # who may be greeted at a time; others are hung up on
+IDLE = 64  # streams that may wait for their next request
+IDLE_S = 120.0  # that one may wait, longer than who asks keeps it (`place.KEPT_S`)
 _ALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 3}  # s, s, times
 T = TypeVar("T")
 find_fault: Callable[..., str] = checks.find_fault  # untyped: it travels as source
@@ -175,6 +177,7 @@ class TokenService:
         self._data = data
         self._tokens: dict[str, str] = {}  # whose → token
         self._strangers = threading.BoundedSemaphore(STRANGERS)
+        self._idle, self._idle_lock = dict[socket.socket, None](), threading.Lock()
         self._listener, self._is_closed = listen(address), False
         try:
             self._listener.listen()
@@ -233,6 +236,27 @@ class TokenService:
     def talk(self, stream: socket.socket, owner: str) -> None:
         """Answer somebody whose token is `owner`'s, until his stream ends."""
         raise NotImplementedError
+
+    def requests(self, stream: socket.socket, receive: Callable[[], T]) -> Iterator[T]:
+        """Yield one request after the other, until `receive` raises; it may wait long.
+
+        Whose turn it is to wait when `IDLE` do already takes the place of the one that has
+        waited longest, which is hung up on: idle streams keep nobody out, and none stays.
+        """
+        while True:
+            stream.settimeout(IDLE_S)
+            with self._idle_lock:
+                self._idle[stream] = None
+                for one in [*self._idle][:-IDLE]:
+                    del self._idle[one]
+                    with suppress(OSError):  # its thread wakes and ends, and closes it
+                        socket.socket.shutdown(one, socket.SHUT_RDWR)
+            try:
+                request = receive()
+            finally:
+                with self._idle_lock:
+                    self._idle.pop(stream, None)
+            yield request
 
     def _attend(self, plain: socket.socket) -> None:
         try:

@@ -25,7 +25,7 @@ from typing import Literal
 from stoilo.core.errors import StoiloError, UnreachableError, UsageError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.network import TokenService
-from stoilo.learn.store.place import ShardPlace
+from stoilo.learn.store.place import ShardPlace, Streams
 from stoilo.learn.traffic import wire as w
 from stoilo.learn.traffic.holdings import KEPT_ROUNDS, Holdings, Kept
 from stoilo.learn.traffic.links import Obedience, Term
@@ -79,7 +79,7 @@ class Agent(TokenService):
         for item in sorted(self.holdings.list(), key=lambda one: len(one.ids)):
             if item.ids:
                 self._latest[item.place] = item
-        self._turns = threading.BoundedSemaphore(_FETCHES)
+        self._turns, self.streams = threading.BoundedSemaphore(_FETCHES), Streams()
         self._links = [_Link(self, place) for place in coordinators]
 
     def run(self) -> None:
@@ -91,6 +91,7 @@ class Agent(TokenService):
     def close(self) -> None:
         """Take no more streams and leave the coordinators."""
         super().close()
+        self.streams.close()
         for link in self._links:
             link.close()
 
@@ -168,11 +169,14 @@ class Agent(TokenService):
         item = order.item
         if not item.ids and item in self.holdings:
             return w.Has(item, order.transfer)
-        place, patience = order.place, min(w.STALL_S, order.lease_s)
-        with self._turns, place.connect(patience) as stream:
-            begun = time.monotonic()
+        patience = min(w.STALL_S, order.lease_s)
+
+        def ask(stream: socket.socket) -> None:
             p.send_frame(stream, w.Fetch(order.transfer, item))
             w.receive(stream, p.Answer)
+
+        with self._turns, self.streams.use(order.place, patience, ask) as stream:
+            begun = time.monotonic()
             pieces = w.receive_pieces(stream, item, deadline)
             made = self.holdings.hold(item, pieces, onto)
             seconds = time.monotonic() - begun
@@ -192,19 +196,18 @@ class Agent(TokenService):
             self._end(order, has)
 
     def talk(self, stream: socket.socket, owner: str) -> None:
-        """Do one thing for a node or the owner."""
-        stream.settimeout(w.STALL_S)
+        """Do one thing after the other for a node or the owner."""
         kinds = w.Fetch if owner == _NODES else w.Give | w.Collect
         try:
-            match w.receive(stream, kinds):
-                case w.Fetch() as asked:
-                    self._serve(stream, asked)
-                case w.Give(item):
-                    self._take(stream, item)
-                    for _ in range(item.segment + 1, item.of):
-                        self._take(stream, w.receive(stream, w.Give).item)
-                case w.Collect() as asked:
-                    self._collect(stream, asked)
+            for asked in self.requests(stream, partial(w.receive, stream, kinds)):
+                stream.settimeout(w.STALL_S)
+                match asked:
+                    case w.Fetch():
+                        self._serve(stream, asked)
+                    case w.Give(item):
+                        self._take(stream, item)
+                    case w.Collect():
+                        self._collect(stream, asked)
         except StoiloError as error:
             p.send_frame(stream, p.Refused(error.family, error.code, error.message))
 
@@ -327,6 +330,7 @@ class _Link:
                 try:
                     report: w.Report = self._reports.get(timeout=w.BEAT_S)
                 except queue.Empty:
+                    self._agent.streams.trim()
                     report = w.Beat(self._agent.term)
                 self._say(reports, report)
 

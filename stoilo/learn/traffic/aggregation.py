@@ -66,12 +66,6 @@ class Aggregation:
         return frozenset.intersection(*(one.arrived for one in self.ledgers.values()))
 
     @property
-    def missing(self) -> Ids:
-        """Which contributions nobody who is there has: not ready yet, or lost."""
-        held = (one.held for one in self.ledgers.values())
-        return frozenset(self.workers) - frozenset.intersection(*held)
-
-    @property
     def done(self) -> bool:
         """Whether the root has all that living nodes have, and nobody is still expected."""
         expected = {self.root, *self.workers}.difference(self.out - {self.root})

@@ -231,16 +231,13 @@ class Distribution:
         self.holders.pop(node, None)
         self.out.add(node)
 
-    def restore(
-        self, node: Node, now: float, *, has: bool, sending: Transfer | None = None
-    ) -> None:
+    def restore(self, node: Node, now: float, *, has: bool) -> None:
         """Take what a node says it has: new, back, or after the coordinator's own restart.
 
         Args:
             node: it.
             now: s.
             has: whether it has the version, by its own check of the digest.
-            sending: what it was told by a coordinator before and is still at.
         """
         if node not in self.nodes:
             self.nodes.append(node)
@@ -249,6 +246,3 @@ class Distribution:
             self.holders.setdefault(node, now)
         else:
             self.holders.pop(node, None)
-        is_ours = sending is not None and sending.version == self.version
-        if has and sending and is_ours and sending.receiver not in self.holders:
-            self.open.setdefault(sending, now)

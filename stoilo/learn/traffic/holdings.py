@@ -19,7 +19,6 @@ from typing import BinaryIO, NamedTuple
 import msgspec
 import numpy as np
 
-from stoilo.core.digests import content_digest
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.core.files import read_bounded
 from stoilo.learn.traffic import wire as w
@@ -149,18 +148,6 @@ class Holdings:
         if onto is not None:
             _check_apart(onto, item)
         return self._keep(write)
-
-    def put(
-        self,
-        number: int,
-        data: bytes | memoryview,
-        ids: tuple[str, ...] = (),
-        segment: int = 0,
-        of: int = 1,
-    ) -> w.Item:
-        """Hold bytes that are here; return the item that they are."""
-        item = w.Item(number, content_digest(data), len(data), ids, segment, of)
-        return self.hold(item, [data])
 
     def drop(self, number: int, *, sums: bool) -> None:
         """Forget the sums of a round, or a version."""

@@ -18,7 +18,7 @@ from stoilo.core.errors import StoiloError
 from stoilo.learn.store import protocol as p
 from stoilo.learn.store.place import ShardPlace
 from stoilo.learn.traffic import wire as w
-from stoilo.learn.traffic.owner import give_file
+from stoilo.learn.traffic.owner import give_items
 from stoilo.server.engines.embedded.files.holders import Holders
 from stoilo.server.engines.embedded.files.mirrors import LEAST_BYTES, parse_mirrors
 
@@ -125,7 +125,7 @@ class Origin:
                 size = path.stat().st_size
                 if size > LEAST_BYTES:
                     item = w.Item(self._next_number(), digest, size)
-                    give_file(self._node, item, file)
+                    give_items(self._node, [(item, file)])
         except FileNotFoundError:  # small ones lie in the database; or no task needs it
             return True
         except StoiloError as error:  # it has no room for that, or another token

@@ -36,16 +36,16 @@ def give(
         OSError: it is not there, or stands still.
     """
     cut = w.cut(number, data, ids, least, training)
-    _give(place, ((item, io.BytesIO(piece)) for item, piece in cut))
-    return w.Item(number, content_digest(data), len(data), ids)
+    give_items(place, ((item, io.BytesIO(piece)) for item, piece in cut))
+    return (
+        cut[0][0]
+        if len(cut) == 1
+        else w.Item(number, content_digest(data), len(data), ids)
+    )
 
 
-def give_file(place: ShardPlace, item: w.Item, file: BinaryIO) -> None:
-    """Let the owner's node hold a file's bytes, as `give`; they are read piece by piece."""
-    _give(place, [(item, file)])
-
-
-def _give(place: ShardPlace, items: Iterable[tuple[w.Item, BinaryIO]]) -> None:
+def give_items(place: ShardPlace, items: Iterable[tuple[w.Item, BinaryIO]]) -> None:
+    """Let the owner's node hold files, as `give`; they are read piece by piece."""
     with place.connect(w.STALL_S) as stream:
         for item, file in items:
             stream.settimeout(w.STALL_S)

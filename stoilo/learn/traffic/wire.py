@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Literal
 
 import msgspec
@@ -152,11 +152,8 @@ class Reached(msgspec.Struct, frozen=True, tag="reached"):
         """Refuse what no honest node says."""
         sizes = [size for size, _ in self.downloads.values()]
         fair = all(0 <= size <= MOST_ITEM for size in sizes)
-        if (
-            not fair
-            or len(sizes) > MOST_NETWORKS
-            or longest(self.downloads) > MOST_TEXT
-        ):
+        fair &= max(map(len, self.downloads), default=0) <= MOST_TEXT
+        if not fair or len(sizes) > MOST_NETWORKS:
             raise TrustError("STO-T038", "no such downloads can have been")
 
 
@@ -242,11 +239,6 @@ Report = Has | Sent | Failed | Forgot | Reached | Opened | Beat
 Order = Get | Drop | Lead
 
 
-def longest(texts: Iterable[str]) -> int:
-    """Return how many characters the longest has."""
-    return max(map(len, texts), default=0)
-
-
 def receive(stream: socket.socket, kind: Any, most: int = MOST_BYTES) -> Any:  # noqa: ANN401 - of a type or a union, the same
     """Return the next record, raising what `Refused` says; at the end `OSError`.
 
@@ -278,7 +270,8 @@ def receive_pieces(
     Whoever takes them believes none of them before the last: only then is the digest known.
 
     Raises:
-        TimeoutError: nothing came for `STALL_S`, or not all by the deadline, s monotonic.
+        TimeoutError: nothing came for `STALL_S`, or not all by the deadline (s, monotonic)
+            and so much more.
         ConnectionResetError: the stream ended.
         TrustError: ``STO-L141``, these are other bytes.
     """
@@ -294,11 +287,10 @@ def receive_pieces(
 
 def _fill(stream: socket.socket, piece: memoryview, deadline: float) -> None:
     got = 0
+    stream.settimeout(STALL_S)  # a call to the kernel: once a piece
     while got < len(piece):
-        patience = min(STALL_S, deadline - time.monotonic())
-        if patience <= 0:
+        if time.monotonic() > deadline:
             raise TimeoutError("not all bytes came in time")
-        stream.settimeout(patience)
         count = stream.recv_into(piece[got:])
         if not count:
             raise ConnectionResetError

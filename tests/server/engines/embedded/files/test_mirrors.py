@@ -40,6 +40,7 @@ from tests.support.engine import ProjectServer, make_spec
 from tests.support.mirrors import CachingMirror, serve_app
 from tests.support.scripted import Scripted, ScriptedProject
 from tests.support.server import ManualClock
+from tests.support.watched import put
 
 ONE, TWO = "https://one.example/f/", "https://two.example/"
 MODEL = random.Random(1).randbytes(200_000)
@@ -157,7 +158,7 @@ def test_node_is_in_use_for_as_long_as_it_sends_what_the_project_has(
     tmp_path, clock, known
 ):
     held = Holdings(tmp_path / "held")
-    item = held.put(1, MODEL)
+    item = put(held, 1, MODEL)
     face = VolunteerFace("127.0.0.1:0")
     face.start(held, print)
     made = Mirrors([], clock)
