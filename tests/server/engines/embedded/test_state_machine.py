@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ HOSTS = [
     )
 ]
 NEWCOMERS = {7, 8}
+NEW_HOSTS = [host for host in HOSTS if host.user in NEWCOMERS]
 LUCK = st.sampled_from([0.05, 0.3, 0.9])  # not trusted, checked again, neither
 OTHER_WORDS = {"no_reply": "silent", "client_error": "error", "not_needed": "dropped"}
 OTHER_WORDS |= {"invalid": "bad"}
@@ -102,6 +104,7 @@ CHECKED = Redundancy(
     max_error=4,
     delay_bound_s=300,
 )
+THREE_COPIES = replace(CHECKED, target_results=3)
 
 
 class Both(RuleBasedStateMachine):
@@ -217,7 +220,7 @@ class Both(RuleBasedStateMachine):
         ours = [host for host in HOSTS if host.user in self.model.ours]
         self.work_for([*ours, *HOSTS[:5]], 0.9, what)
 
-    @precondition(lambda self: len(self.model.workunits) < WORKUNITS)
+    @precondition(lambda self: len(self.model.workunits) < 2 * WORKUNITS)
     @precondition(lambda self: self.model.ours)
     @rule(
         lie=st.sampled_from(["y", "y~"]),
@@ -232,10 +235,43 @@ class Both(RuleBasedStateMachine):
         self.work_for(ours[:1], 0.9, first)
         self.work_for([*ours[1:], HOSTS[3]], 0.9, second)
 
+    @rule(what=st.sampled_from(["aborted", "optin"]), others=st.booleans())
+    def turn_away(self, what, others):
+        """One after the other takes what there is and does not do it, who is new last."""
+        known = [host for host in HOSTS if host.user not in NEWCOMERS]
+        for host in [*(known if others else ()), *NEW_HOSTS]:
+            self.work_for([host], 0.9, what)
+
+    @precondition(lambda self: len(self.model.workunits) < WORKUNITS)
     @rule(what=st.sampled_from(["aborted", "optin"]))
-    def turn_away(self, what):
-        """Whoever is new takes what there is, and does not do it."""
-        self.work_for([host for host in HOSTS if host.user in NEWCOMERS], 0.9, what)
+    def turn_all_away(self, what):
+        """Whoever is new does nothing of three tasks in a row, and asks once more."""
+        for _ in range(3):
+            self.make(CHECKED, homogeneous=False, adaptive=False)
+        for _ in range(2):
+            self.work_for(NEW_HOSTS, 0.9, what)
+
+    @precondition(lambda self: len(self.model.workunits) < WORKUNITS)
+    @rule(what=st.sampled_from(["x", "y", "bad", "error"]))
+    def come_late(self, what):
+        """Two hosts of three agree, and it ends; the third reports afterwards."""
+        self.make(THREE_COPIES, homogeneous=False, adaptive=False)
+        place, hosts = len(self.model.workunits) - 1, [HOSTS[0], HOSTS[2], HOSTS[3]]
+        got = [one for host in hosts for one in self.ask(host, 0.9) if one[0] == place]
+        for number, answer in zip(
+            [one[1] for one in got], ["x", "x", what], strict=False
+        ):
+            self.answer(place, self.model.workunits[place].copies[number], answer)
+            self.settle()
+
+    @rule(rounds=st.integers(1, 3))
+    def fall_silent(self, rounds):
+        """Whoever takes something is never heard of again."""
+        for _ in range(rounds):
+            for host in HOSTS:
+                self.ask(host, 0.9)
+            self.pass_time(301)  # the longest deadline
+            self.settle()
 
     def is_checked(self, word):
         return any(unit.check == word for unit in self.model.workunits)
