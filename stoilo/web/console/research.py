@@ -20,8 +20,7 @@ from stoilo.core.codec.nodes import Instance, Ndarray, NumpyScalar, Tensor
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import DeniedError, StoiloError
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.types import TaskState
-from stoilo.server.api.progress import name_of
+from stoilo.core.types import TaskState, name_of_label
 from stoilo.server.api.service import CHUNK_BYTES
 from stoilo.web.console import wording
 from stoilo.web.console.asking import HEADERS, Asked, download, go
@@ -206,7 +205,7 @@ def group_by_label(tasks: Iterable[pb.ListedTask]) -> list[Label]:
     """Return the labels of tasks (newest first) with how many are in which state. Pure."""
     found: dict[str, Label] = {}
     for task in tasks:
-        name = name_of(task.label)
+        name = name_of_label(task.label)
         one = found.setdefault(name, Label(name, task.label))
         one.states[task.state] += 1
         one.items += task.map_items
