@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from starlette.responses import StreamingResponse
 
 from stoilo.core.codec.json_values import render_json_value
@@ -134,9 +135,13 @@ class Research:
     def result(self, asked: Asked) -> Response:
         """``/console/task/ID/result/NAME``: the value as JSON, or as it is encoded.
 
-        NAME is ``value.json``, ``value.skeleton``, or ``N.skeleton`` for a map's item N.
+        NAME is ``value.json``, ``value.skeleton``, or ``N.skeleton`` for a map's item N;
+        ``case.json`` is what an auditor needs to run the task again.
         """
         owner, name = asked.visitor.owner, str(asked.request.path_params["name"])
+        if name == "case.json":
+            case = msgspec.json.encode(self._tasks.desk.read_case(owner, asked.task_id))
+            return download(case, f"{asked.task_id}.case.json", "application/json")
         polled = self._tasks.desk.poll(owner, asked.task_id)
         part, _, form = name.partition(".")
         one: pb.PollTaskResponse | pb.ItemOutcome = polled
