@@ -27,6 +27,7 @@ from stoilo.web.console import wording
 from stoilo.web.console.asking import HEADERS, Asked, download, go
 from stoilo.web.console.live import Part, answer_live
 from stoilo.web.details import list_measures, remarks_of
+from stoilo.web.language import gettext
 from stoilo.web.listing import list_source
 
 if TYPE_CHECKING:
@@ -117,7 +118,9 @@ class Research:
         text = self._load("console/task_part.html").render(
             polled=polled, hosts=hosts, final=final, live=asked.live
         )
-        part = Part(text, f"The task is {wording.STATES[polled.state]}.", not final)
+        state = gettext(wording.STATES[polled.state])
+        said = gettext("The task is %(state)s.") % {"state": state}
+        part = Part(text, said, not final)
         more = {"polled": polled, "hosts": hosts, "gone": gone}
         return answer_live(
             *(asked, part, "console/task.html"),
@@ -201,7 +204,7 @@ def _describe(
         "findings": remarks_of(*spec.codes),
         "ended": remarks_of(polled.code),
         "limits": [*list_measures(spec.limits), *list_measures(spec.redundancy)],
-        "said": wording.SAID.get(asked.query("said"), ""),
+        "said": gettext(wording.SAID.get(asked.query("said"), "")),
         "key": os.urandom(12).hex(),
     }
 
@@ -219,24 +222,25 @@ def group_by_label(tasks: Iterable[pb.ListedTask]) -> list[Label]:
 
 
 def describe_value(node: Node) -> str:
-    """Return what a value is, without what is in it. Pure."""
-    kind = type(node).__name__
+    """Return what a value is, without what is in it. Pure but for the page's language."""
+    kind = gettext(wording.KINDS.get(type(node).__name__, type(node).__name__))
     match node:
         case Ndarray() | Tensor():
-            return f"{wording.KINDS[kind]} of {node.dtype}, shape {node.shape}"
+            form = gettext("%(kind)s of %(dtype)s, shape %(shape)s")
+            return form % {"kind": kind, "dtype": node.dtype, "shape": node.shape}
         case NumpyScalar():
-            return f"{node.dtype} of numpy"
+            return gettext("%(dtype)s of numpy") % {"dtype": node.dtype}
         case Instance():
-            return f"a {node.class_name}"
-        case dict():
-            parts = (
-                f"{key}: {describe_value(one)}" for key, one in [*node.items()][:8]
-            )
-            return f"{wording.KINDS[kind]} of {len(node)} ({', '.join(parts)})"
-        case str() | bytes() | list() | tuple() | set() | frozenset():
-            return f"{wording.KINDS[kind]} of {len(node)}"
+            return gettext("a %(kind)s") % {"kind": node.class_name}
+        case str() | bytes() | list() | tuple() | set() | frozenset() | dict():
+            of = gettext("%(kind)s of %(count)s")
+            said = of % {"kind": kind, "count": len(node)}
         case _:
-            return wording.KINDS.get(kind, kind)
+            return kind
+    if not isinstance(node, dict):
+        return said
+    parts = [f"{key}: {describe_value(one)}" for key, one in [*node.items()][:8]]
+    return f"{said} ({', '.join(parts)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +259,7 @@ def show_json(value: object) -> str:
 def describe_result(polled: pb.PollTaskResponse) -> Shown | None:
     """Return a succeeded task's value, None where there is none to show. Pure."""
     if polled.value_blob:
-        return Shown("more than 1 MiB: download it")
+        return Shown(gettext("more than 1 MiB: download it"))
     if not polled.value:
         return None
     node, text = decode(polled.value), ""
@@ -278,7 +282,7 @@ def as_json(polled: pb.PollTaskResponse) -> object:
 
 
 def _described(data: bytes | None) -> str:
-    return "deleted since" if data is None else describe_value(decode(data))
+    return gettext("deleted since") if data is None else describe_value(decode(data))
 
 
 def _listed(data: bytes | None) -> Listing | None:

@@ -35,6 +35,7 @@ from stoilo.web.console.reviewing import Reviewing
 from stoilo.web.console.sessions import Sessions, Visitor
 from stoilo.web.console.tickets import Tickets
 from stoilo.web.console.volunteering import CALL, PAGE, SIGN_IN, Volunteering
+from stoilo.web.language import FOLDER, Languages
 from stoilo.web.pages import load_assets, open_templates
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Console:
         clock = place.watch.sources.clock
         self.sessions = Sessions(place.tasks.store, place.url, clock, steady)
         self._templates = open_templates(place.url, load_assets())
+        self._languages = Languages(place.data / FOLDER)
         self._dispatcher = place.config.dispatcher
         self._templates.globals.update(words=wording, dispatcher=self._dispatcher)
         self._turns = anyio.CapacityLimiter(AT_ONCE)
@@ -138,7 +140,7 @@ class Console:
 
     def routes(self) -> list[Route]:
         """Return starlette's routes."""
-        return [
+        found = [
             Route("/console/sign-in", self._sign_in_page, methods=["GET"]),
             *(
                 Route(path, partial(self._sign_in, way), methods=["POST"])
@@ -155,6 +157,7 @@ class Console:
                 for one in self.pages
             ),
         ]
+        return self._languages.speak(found)
 
     async def _serve(self, page: Page, request: Request) -> Response:
         """Answer for one page: who, whether he may, then what."""
