@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from datetime import UTC, datetime
-from typing import assert_never
+from typing import Final, assert_never
 
 from stoilo.audit.format.facts import (
     FlavorRecord,
@@ -47,6 +47,17 @@ _ACTS = {
     "account_resumed": "A suspended account may submit again.",
     "account_changed": "What an account, or a group of them, may do or use was changed.",
 }
+# Of amounts whose noun comes from a record; every other stands at its call
+NOUNS: Final = (
+    "day",
+    "hour",
+    "epoch",
+    "digest",
+    "flavor",
+    "source",
+    "argument",
+    "salt",
+)
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
@@ -78,9 +89,13 @@ def render_seconds(count: int) -> str:
 
 def render_amount(count: int, noun: str) -> str:
     """Return ``1 byte``-like counts: ``17 bytes``."""
+    return ngettext(*forms_of(noun), count) % {"num": f"{count:,}"}
+
+
+def forms_of(noun: str) -> tuple[str, str]:
+    """Return the two messages of an amount, as catalogues have them."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    forms = f"%(num)s {noun}", f"%(num)s {plural}"
-    return ngettext(*forms, count) % {"num": f"{count:,}"}
+    return f"%(num)s {noun}", f"%(num)s {plural}"
 
 
 def describe_state(outcome: OutcomeRecord | None) -> str:
