@@ -217,8 +217,7 @@ class MapRun(Generic[ResultT]):
 
     def _repr_html_(self) -> str:
         """Return a bar, for notebooks, with a link to the console's page of its label."""
-        progress = self.progress
-        return progress_html(progress.done, self._total, str(progress), self.page)
+        return progress_html(self.progress, self.page)
 
     async def __aiter__(self) -> AsyncIterator[MapItem[ResultT]]:
         """Yield items as they finish, in any order, each once."""

@@ -8,10 +8,13 @@ import importlib
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
+
+if TYPE_CHECKING:
+    from stoilo.client.chunks import MapProgress
 
 _RUNNING = "in_progress"  # a copy on a host
 
@@ -201,10 +204,10 @@ def link_html(page: str) -> str:
     return f"<p><a {to}>Open in the console</a></p>"
 
 
-def progress_html(done: int, total: int, text: str, page: str) -> str:
+def progress_html(counts: MapProgress, page: str) -> str:
     """Return a bar with its text and its page's link, without scripts."""
-    bar = f"<progress value='{done}' max='{max(1, total)}'></progress>"
-    return f"{bar} {html.escape(text)}{link_html(page)}"
+    bar = f"<progress value='{counts.done}' max='{max(1, counts.total)}'></progress>"
+    return f"{bar} {html.escape(str(counts))}{link_html(page)}"
 
 
 async def show_progress(what: Any) -> None:  # noqa: ANN401 - has progress and _repr_html_

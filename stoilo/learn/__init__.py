@@ -39,7 +39,11 @@ if TYPE_CHECKING:
     )
     from stoilo.learn.core.exporting import export
     from stoilo.learn.core.lazy import LazyPart
-    from stoilo.learn.core.models import ArrayModel, TorchModel
+    from stoilo.learn.core.models import (
+        ArrayModel,
+        TorchModel,
+        import_torchvision,
+    )
     from stoilo.learn.core.picture import draw
     from stoilo.learn.core.text_files import (
         deal_blocks,
@@ -53,7 +57,6 @@ if TYPE_CHECKING:
         read_lines,
         split_lines,
     )
-    from stoilo.learn.core.vision import import_torchvision
     from stoilo.learn.driver.apart import harvest, plant
     from stoilo.learn.driver.codecs import (
         Compressed,
@@ -152,11 +155,10 @@ _HOMES = {
     "split_by_dirichlet split_by_label",
     "core.exporting": "export",
     "core.lazy": "LazyPart",
-    "core.models": "ArrayModel TorchModel",
+    "core.models": "ArrayModel TorchModel import_torchvision",
     "core.picture": "draw",
     "core.text_files": "deal_blocks deal_by_key number_triples number_words "
     "parse_columns parse_set parse_triple parse_vector read_lines split_lines",
-    "core.vision": "import_torchvision",
     "driver.apart": "harvest plant",
     "driver.codecs": "Compressed Half OneBit PerLayer PowerSGD Quantised Raw Remainder "
     "Ternary TopK",
