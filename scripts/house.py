@@ -187,7 +187,7 @@ def measure() -> list[Row]:
 ENDLESS = float("inf")
 LIMITS: dict[str, tuple[float, float]] = {
     "files": (0, 743),
-    "lines": (0, 153_700),
+    "lines": (0, 153_800),
     "median": (150, 250),
     "long": (0, 6),
     "comments": (4.0, ENDLESS),

@@ -39,11 +39,7 @@ if TYPE_CHECKING:
     )
     from stoilo.learn.core.exporting import export
     from stoilo.learn.core.lazy import LazyPart
-    from stoilo.learn.core.models import (
-        ArrayModel,
-        TorchModel,
-        import_torchvision,
-    )
+    from stoilo.learn.core.models import ArrayModel, TorchModel
     from stoilo.learn.core.picture import draw
     from stoilo.learn.core.text_files import (
         deal_blocks,
@@ -141,6 +137,7 @@ if TYPE_CHECKING:
     from stoilo.learn.trainers.staged import StagedTrainer, apply_wide, vocabulary_loss
     from stoilo.learn.trainers.trainer import Trainer
     from stoilo.learn.trainers.watching import MLflow, Page, TensorBoard, WandB
+    from stoilo.sandbox.libraries.torchvision_import import import_torchvision
 
 _HOMES = {
     "backends.local": "LocalBackend",
