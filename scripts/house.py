@@ -6,7 +6,7 @@ Prints a table of the product (`stoilo/**/*.py`; generated bindings left out) be
 goals and fails where a figure is beyond its limit. A limit above its goal is a debt: it
 is lowered, and raised only by what a whole new part needs (ADR 68: described libraries;
 ADR 73 to 95: learning, and cells; ADR 96 to
-103: traffic between nodes, a console, accounts).
+103: traffic between nodes, a console, accounts; ADR 110, 111: languages, running again).
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def measure() -> list[Row]:
 ENDLESS = float("inf")
 LIMITS: dict[str, tuple[float, float]] = {
     "files": (0, 743),
-    "lines": (0, 153_000),
+    "lines": (0, 153_800),
     "median": (150, 250),
     "long": (0, 6),
     "comments": (4.0, ENDLESS),

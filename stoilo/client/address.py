@@ -10,8 +10,9 @@ import ipaddress
 import json
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import quote, urlsplit
 
 from stoilo.core.errors import UsageError
 
@@ -31,12 +32,23 @@ class Address:
         token: bearer token; empty only for servers without accounts (tests).
         ca: PEM of the certificate authority; None = no TLS, loopback only.
         source: where the credentials came from, for messages.
+        pages: URL of the server's pages with its final slash; empty where unknown.
     """
 
     target: str
     token: str = field(default="", repr=False)
     ca: bytes | None = field(default=None, repr=False)
     source: str = ""
+    pages: str = ""
+
+    def page_of(self, kind: str, name: str) -> str:
+        """Return the console's page of a ``task`` or ``label``; empty where unknown.
+
+        Who opens it signs in there: the address holds no secret.
+        """
+        return (
+            f"{self.pages}console/{kind}/{quote(name, safe='')}" if self.pages else ""
+        )
 
 
 def resolve_address(where: str | os.PathLike[str] | None) -> Address:
@@ -50,7 +62,7 @@ def resolve_address(where: str | os.PathLike[str] | None) -> Address:
             ``STO-C045`` plain text to another machine.
     """
     if isinstance(where, str) and _HOST_PORT.fullmatch(where):
-        address = _with_target(_from_environment(where), where)
+        address = replace(_from_environment(where), target=where)
     elif where is None:
         address = _from_environment("")
     else:
@@ -63,10 +75,6 @@ def resolve_address(where: str | os.PathLike[str] | None) -> Address:
             hint="use the connection file that the server wrote: it holds the CA",
         )
     return address
-
-
-def _with_target(address: Address, target: str) -> Address:
-    return Address(target, address.token, address.ca, address.source)
 
 
 def _from_environment(target: str) -> Address:
@@ -100,7 +108,22 @@ def read_connection(path: Path) -> Address:
     token, ca = record.get("token") or "", record.get("ca")
     if not isinstance(token, str) or not isinstance(ca, str | None):
         raise _not_a_connection(path, "its credentials are not text")
-    return Address(record["grpc"], token, ca.encode() if ca else None, str(path))
+    pages = _read_pages(record.get("http"))
+    return Address(record["grpc"], token, ca.encode() if ca else None, str(path), pages)
+
+
+def _read_pages(url: object) -> str:
+    """Return the URL that links begin with; empty for what is none, or holds more."""
+    if not isinstance(url, str) or not url.isprintable():
+        return ""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return ""
+    bare = not ("@" in parts.netloc or parts.query or parts.fragment)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or not bare:
+        return ""
+    return f"{url.rstrip('/')}/"
 
 
 def _not_a_connection(path: Path, reason: str) -> UsageError:

@@ -45,7 +45,7 @@ from stoilo.core.errors import (
 )
 from stoilo.core.rate_limit import Backoff
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.types import BOUNDS
+from stoilo.core.types import BOUNDS, name_of_label
 
 # Item outcomes that another try may change: results failed or did not agree, hosts were
 # silent or wrote nonsense. A validator that raised or rejected, or a limit that was
@@ -154,6 +154,12 @@ class MapRun(Generic[ResultT]):
         return MapProgress(len(self), self._sent, done, tasks)
 
     @property
+    def page(self) -> str:
+        """Address of its label's page in the server's console; empty where unknown."""
+        label = name_of_label(self._options.label)
+        return self._session.wire.address.page_of("label", label)
+
+    @property
     def task_ids(self) -> list[str]:
         """Ids of the tasks submitted so far."""
         return [task.task_id for task in self._tasks]
@@ -210,8 +216,8 @@ class MapRun(Generic[ResultT]):
         return f"<MapRun {self.progress}>"
 
     def _repr_html_(self) -> str:
-        """Return a bar, for notebooks."""
-        return progress_html(self.progress.done, self._total, str(self.progress))
+        """Return a bar, for notebooks, with a link to the console's page of its label."""
+        return progress_html(self.progress, self.page)
 
     async def __aiter__(self) -> AsyncIterator[MapItem[ResultT]]:
         """Yield items as they finish, in any order, each once."""

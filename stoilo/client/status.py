@@ -8,10 +8,13 @@ import importlib
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stoilo.core.rpc import tasks_pb2 as pb
 from stoilo.core.types import TaskState
+
+if TYPE_CHECKING:
+    from stoilo.client.chunks import MapProgress
 
 _RUNNING = "in_progress"  # a copy on a host
 
@@ -49,6 +52,7 @@ class TaskStatus:
         created_at: s since 1970.
         copies: what volunteers do with it.
         output: what the accepted run printed.
+        page: address of its page in the console; empty where it is not known.
     """
 
     task_id: str
@@ -61,6 +65,7 @@ class TaskStatus:
     created_at: int
     copies: tuple[CopyStatus, ...]
     output: str
+    page: str = ""
 
     @property
     def cpu_s(self) -> float:
@@ -108,7 +113,7 @@ def _state_of(said: str) -> TaskState:
     return TaskState(said) if said in set(TaskState) else TaskState.RUNNING
 
 
-def read_status(answer: pb.PollTaskResponse) -> TaskStatus:
+def read_status(answer: pb.PollTaskResponse, page: str = "") -> TaskStatus:
     """Return the status in a poll's answer (untrusted text, shown escaped)."""
     return TaskStatus(
         task_id=answer.task_id,
@@ -121,6 +126,7 @@ def read_status(answer: pb.PollTaskResponse) -> TaskStatus:
         created_at=answer.created_at,
         copies=tuple(map(_read_copy, answer.copies)),
         output=answer.output,
+        page=page,
     )
 
 
@@ -155,7 +161,8 @@ def explain(status: TaskStatus) -> str:
     reason = f": {status.explanation}" if status.explanation else ""
     done = f"; about {status.fraction_done:.0%} done" if status.fraction_done else ""
     spent = f"; {status.cpu_s:.1f} s of processor time so far" if status.cpu_s else ""
-    return f"task {status.task_id} {words}{reason}{done}{spent}"
+    more = f"; more at {status.page}" if status.page else ""
+    return f"task {status.task_id} {words}{reason}{done}{spent}{more}"
 
 
 def _table(rows: Iterable[tuple[str, object]]) -> str:
@@ -182,17 +189,25 @@ def status_html(status: TaskStatus) -> str:
         (f"copy {index}", f"{copy.state} {copy.outcome} {copy.code}".strip())
         for index, copy in enumerate(status.copies)
     ]
-    return _table(rows)
+    return _table(rows) + link_html(status.page)
 
 
 BAR = 30  # characters
 REDRAW_S = 0.5
 
 
-def progress_html(done: int, total: int, text: str) -> str:
-    """Return a bar with its text, without scripts."""
-    bar = f"<progress value='{done}' max='{max(1, total)}'></progress>"
-    return f"{bar} {html.escape(text)}"
+def link_html(page: str) -> str:
+    """Return a link that leaves the notebook where it is; nothing for no page."""
+    if not page:
+        return ""
+    to = f"href='{html.escape(page)}' target='_blank' rel='noopener'"
+    return f"<p><a {to}>Open in the console</a></p>"
+
+
+def progress_html(counts: MapProgress, page: str) -> str:
+    """Return a bar with its text and its page's link, without scripts."""
+    bar = f"<progress value='{counts.done}' max='{max(1, counts.total)}'></progress>"
+    return f"{bar} {html.escape(str(counts))}{link_html(page)}"
 
 
 async def show_progress(what: Any) -> None:  # noqa: ANN401 - has progress and _repr_html_
@@ -235,7 +250,10 @@ def source_html(source: str) -> str:
     )
 
 
-def task_html(task_id: str, status: TaskStatus | None, source: str) -> str:
+def task_html(
+    task_id: str, status: TaskStatus | None, source: str, page: str = ""
+) -> str:
     """Return a task's card."""
-    head = status_html(status) if status else _table([("task", task_id)])
+    known = status_html(status) if status else ""
+    head = known or _table([("task", task_id)]) + link_html(page)
     return head + source_html(source)

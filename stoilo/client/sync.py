@@ -192,6 +192,11 @@ class SyncSubmittedTask(_Face[SubmittedTask[ResultT]], Generic[ResultT]):
         return self._core.source
 
     @property
+    def page(self) -> str:
+        """Address of its page in the console; empty where it is not known."""
+        return self._core.page
+
+    @property
     def known(self) -> TaskStatus | None:
         """What the server said last; see `SubmittedTask.known`."""
         return self._core.known
@@ -240,6 +245,11 @@ class SyncMapRun(_Face[MapRun[ResultT]], Generic[ResultT]):
     def source(self) -> str:
         """The task module's exact text; empty without items."""
         return self._core.source
+
+    @property
+    def page(self) -> str:
+        """Address of its label's page in the console; empty where it is not known."""
+        return self._core.page
 
     @property
     def progress(self) -> MapProgress:

@@ -69,9 +69,14 @@ class SubmittedTask(Generic[ResultT]):
         return self._known.text
 
     @property
+    def page(self) -> str:
+        """Address of its page in the server's console; empty where it is not known."""
+        return self._session.wire.address.page_of("task", self._task_id)
+
+    @property
     def known(self) -> TaskStatus | None:
         """What the server said last, without asking again; None before it did."""
-        return None if self._last is None else read_status(self._last)
+        return None if self._last is None else read_status(self._last, self.page)
 
     @at_the_caller
     async def result(self, timeout: float | None = None) -> TaskOutcome[ResultT]:  # noqa: ASYNC109 - the futures' word
@@ -184,9 +189,10 @@ class SubmittedTask(Generic[ResultT]):
         Raises:
             UnreachableError: ``STO-C050`` when it does not answer for a while.
         """
-        if self._final is not None:
-            return read_status(self._final)
-        return read_status(await self._poll(self._session.patience_s))
+        if self._final is None:
+            await self._poll(self._session.patience_s)
+        assert self._last is not None  # noqa: S101 - it was just asked for, or is final
+        return read_status(self._last, self.page)
 
     async def done(self) -> bool:
         """Whether the task is final."""
@@ -229,9 +235,8 @@ class SubmittedTask(Generic[ResultT]):
         return f"<SubmittedTask {self._task_id} {state}>"
 
     def _repr_html_(self) -> str:
-        """Return a small static table."""
-        status = read_status(self._last) if self._last else None
-        return task_html(self._task_id, status, self.source)
+        """Return a small static table, with a link to the console's page."""
+        return task_html(self._task_id, self.known, self.source, self.page)
 
 
 async def submit(

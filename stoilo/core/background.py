@@ -1,4 +1,4 @@
-"""Work beside the caller's: chores again and again in a thread, an event loop in a thread."""
+"""Work beside the caller's: chores in a thread, an event loop in one; waits that end early."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import atexit
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from stoilo.core.errors import InternalError, StoiloError
@@ -126,3 +127,38 @@ class EventLoopThread:
     def _stop(self) -> None:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
+
+
+class Wakeup:
+    """One thread waits; any thread and any signal handler may wake it or stop it.
+
+    An `Event` will not do: its lock may be held by the very thread that a signal handler
+    interrupts. `SimpleQueue.put` is reentrant.
+    """
+
+    def __init__(self) -> None:
+        self._wakes: SimpleQueue[None] = SimpleQueue()
+        self.stopping = False
+
+    def stop(self) -> None:
+        """Let every wait end at once from now on."""
+        self.stopping = True
+        self._wakes.put(None)
+
+    def wake(self) -> None:
+        """End the present wait, or the next one."""
+        self._wakes.put(None)
+
+    def wait(self, seconds: float) -> None:
+        """Wait that long, or until something wakes us."""
+        if self.stopping:
+            return
+        try:
+            self._wakes.get(timeout=seconds)
+        except Empty:
+            pass
+
+    def forget(self) -> None:
+        """Let nothing that happened before end the next wait."""
+        while not self._wakes.empty():
+            self._wakes.get()

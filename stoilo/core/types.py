@@ -5,6 +5,7 @@ Nothing from outside is read past `BOUNDS`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -46,6 +47,12 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 BOUNDS = Bounds()
+_OF_MANY = re.compile(r" \S*[0-9]\S*$")
+
+
+def name_of_label(label: str) -> str:
+    """Return what the labels of one map or training share: all but a number at the end."""
+    return _OF_MANY.sub("", label)
 
 
 @dataclass(frozen=True, slots=True)

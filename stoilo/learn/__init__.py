@@ -53,7 +53,6 @@ if TYPE_CHECKING:
         read_lines,
         split_lines,
     )
-    from stoilo.learn.core.vision import import_torchvision
     from stoilo.learn.driver.apart import harvest, plant
     from stoilo.learn.driver.codecs import (
         Compressed,
@@ -138,6 +137,7 @@ if TYPE_CHECKING:
     from stoilo.learn.trainers.staged import StagedTrainer, apply_wide, vocabulary_loss
     from stoilo.learn.trainers.trainer import Trainer
     from stoilo.learn.trainers.watching import MLflow, Page, TensorBoard, WandB
+    from stoilo.sandbox.libraries.torchvision_import import import_torchvision
 
 _HOMES = {
     "backends.local": "LocalBackend",
@@ -152,11 +152,10 @@ _HOMES = {
     "split_by_dirichlet split_by_label",
     "core.exporting": "export",
     "core.lazy": "LazyPart",
-    "core.models": "ArrayModel TorchModel",
+    "core.models": "ArrayModel TorchModel import_torchvision",
     "core.picture": "draw",
     "core.text_files": "deal_blocks deal_by_key number_triples number_words "
     "parse_columns parse_set parse_triple parse_vector read_lines split_lines",
-    "core.vision": "import_torchvision",
     "driver.apart": "harvest plant",
     "driver.codecs": "Compressed Half OneBit PerLayer PowerSGD Quantised Raw Remainder "
     "Ternary TopK",

@@ -44,7 +44,7 @@ class ConnectionFile(msgspec.Struct, frozen=True):
 
     Attributes:
         grpc: ``host:port`` of the researchers' interface.
-        http: URL of the volunteers' interface.
+        http: URL of the volunteers' interface and the pages, as others reach it.
         project: BOINC master URL with its final slash, None without a project.
         token: secret; the reason for mode 0600.
         ca: PEM of the certificate authority to trust for `grpc`.

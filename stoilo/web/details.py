@@ -19,6 +19,7 @@ from stoilo.core.errors import UsageError
 from stoilo.core.libraries import load_libraries
 from stoilo.core.types import Redundancy, RunLimits
 from stoilo.policies.levels import load_level
+from stoilo.web.language import gettext
 from stoilo.web.wording import render_amount, render_bytes, render_seconds
 
 
@@ -99,23 +100,28 @@ def list_details(record: Record) -> list[Detail]:
 
 def _details(record: Record, field: str, value: object) -> Iterator[Detail]:
     term, shape = _TERMS.get(field, (field.replace("_", " ").capitalize(), Shape.TEXT))
+    term = gettext(term)
     if (
         field == "source"
         and isinstance(record, WorkunitRecord)
         and record.public_source
     ):
-        term = "Source (published)"
+        term = gettext("Source (published)")
     if field in TIME_FIELDS:
         yield Detail(term, show_time(int(str(value))))
         return
     for one in value if isinstance(value, tuple) else (value,):
         match one:
             case CodeCount():
-                yield Detail(f"{term}: {one.count:,} times", one.code, Shape.CODE)
+                yield Detail(f"{term}: {_times(one.count)}", one.code, Shape.CODE)
             case NamedDigest():
                 yield Detail(f"{term}: {one.name}", one.digest, Shape.HASH)
             case _:
                 yield Detail(term, str(one), shape)
+
+
+def _times(count: int) -> str:
+    return render_amount(count, "time")
 
 
 def _results(count: int) -> str:
@@ -139,7 +145,7 @@ _MEASURES: dict[str, tuple[str, Callable[[int], str]]] = {
 def list_measures(of: RunLimits | Redundancy) -> list[Detail]:
     """Return what one run may use, or how many results are wanted of a task."""
     return [
-        Detail(term, render(getattr(of, field)))
+        Detail(gettext(term), render(getattr(of, field)))
         for field, (term, render) in _MEASURES.items()
         if hasattr(of, field)
     ]
@@ -157,7 +163,10 @@ def remarks_of(*codes: str) -> tuple[Remark, ...]:
     """Return codes with their titles; empty ones are left out."""
     book = load_codebook()
     return tuple(
-        Remark(code, book[code].title if code in book else "a code of another version")
+        Remark(
+            code,
+            book[code].title if code in book else gettext("a code of another version"),
+        )
         for code in codes
         if code
     )

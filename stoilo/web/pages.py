@@ -27,6 +27,7 @@ from stoilo.web.details import (
     list_measures,
     remarks_of,
 )
+from stoilo.web.language import language, template_words
 from stoilo.web.listing import Listing, list_source
 from stoilo.web.timeline import Attempt, Timeline
 
@@ -80,8 +81,12 @@ def open_templates(url: str, assets: Mapping[str, Asset]) -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        extensions=["jinja2.ext.i18n"],
     )
+    environment.policies["ext.i18n.trimmed"] = True  # a message is one line
+    environment.install_gettext_callables(**template_words())  # type: ignore[attr-defined]  # of the extension
     environment.globals.update(
+        language=language,
         Shape=Shape,
         url=url,
         assets={name: one.name for name, one in assets.items()},

@@ -26,6 +26,7 @@ from stoilo.web.archive import (
     parse_query,
     run_query,
 )
+from stoilo.web.language import FOLDER, Languages
 from stoilo.web.pages import PAGE_ENTRIES, Pages
 from stoilo.web.timeline import read_timeline
 from stoilo.web.wording import proof_name
@@ -82,8 +83,8 @@ _AT_ONCE = 2  # pages rendered side by side: a long source must not stop the pro
 
 def audit_pages(place: PublicPlace) -> list[Route]:
     """Return the routes of the audit pages of the server at `place`."""
-    handlers = _Handlers(place)
-    return [
+    handlers, languages = _Handlers(place), Languages(place.data / FOLDER)
+    found = [
         Route("/audit/", handlers.guarded(handlers.index)),
         Route("/audit/search", handlers.guarded(handlers.search)),
         Route("/audit/entry/{index}.tlog-proof", handlers.guarded(handlers.proof)),
@@ -91,6 +92,7 @@ def audit_pages(place: PublicPlace) -> list[Route]:
         Route("/audit/task/{name}", handlers.guarded(handlers.task)),
         Route("/audit/static/{name}", handlers.guarded(handlers.static)),
     ]
+    return languages.speak(found)
 
 
 class _Handlers:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from datetime import UTC, datetime
-from typing import assert_never
+from typing import Final, assert_never
 
 from stoilo.audit.format.facts import (
     FlavorRecord,
@@ -26,6 +26,7 @@ from stoilo.audit.format.facts import (
 )
 from stoilo.core.types import KIB, MIB
 from stoilo.web.archive import Entry
+from stoilo.web.language import gettext, ngettext
 from stoilo.web.timeline import Timeline
 
 _STATES = {
@@ -46,6 +47,17 @@ _ACTS = {
     "account_resumed": "A suspended account may submit again.",
     "account_changed": "What an account, or a group of them, may do or use was changed.",
 }
+# Of amounts whose noun comes from a record; every other stands at its call
+NOUNS: Final = (
+    "day",
+    "hour",
+    "epoch",
+    "digest",
+    "flavor",
+    "source",
+    "argument",
+    "salt",
+)
 _MINUTE, _HOUR, _DAY = 60, 3600, 86_400
 
 
@@ -71,21 +83,26 @@ def render_seconds(count: int) -> str:
         if count >= size and count % size == 0:
             return render_amount(count // size, unit)
     if count > 2 * _MINUTE and count % _MINUTE == 0:
-        return f"{count // _MINUTE} min"
-    return f"{count} s"
+        return gettext("%(count)s min") % {"count": count // _MINUTE}
+    return gettext("%(count)s s") % {"count": count}
 
 
 def render_amount(count: int, noun: str) -> str:
     """Return ``1 byte``-like counts: ``17 bytes``."""
+    return ngettext(*forms_of(noun), count) % {"num": f"{count:,}"}
+
+
+def forms_of(noun: str) -> tuple[str, str]:
+    """Return the two messages of an amount, as catalogues have them."""
     plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{count:,} {noun if count == 1 else plural}"
+    return f"%(num)s {noun}", f"%(num)s {plural}"
 
 
 def describe_state(outcome: OutcomeRecord | None) -> str:
     """Return what became of a task."""
     if outcome is None:
-        return "It has no final outcome yet."
-    return _STATES.get(outcome.state, "It has ended.")
+        return gettext("It has no final outcome yet.")
+    return gettext(_STATES.get(outcome.state, "It has ended."))
 
 
 def describe_entry(entry: Entry) -> str:
@@ -93,8 +110,8 @@ def describe_entry(entry: Entry) -> str:
     if entry.record is not None:
         return _describe(entry.record)
     if entry.fault:
-        return "It cannot be shown: see its page."
-    return "The gate permitted one attempt of a task."
+        return gettext("It cannot be shown: see its page.")
+    return gettext("The gate permitted one attempt of a task.")
 
 
 def _describe(record: Record) -> str:  # noqa: C901, PLR0911, PLR0912 - a case a kind
@@ -105,51 +122,66 @@ def _describe(record: Record) -> str:  # noqa: C901, PLR0911, PLR0912 - a case a
             return describe_state(record)
         case RefusalsRecord():
             many = render_amount(record.count, "submission")
-            return f"The gate refused {many} of one researcher."
+            said = gettext("The gate refused %(many)s of one researcher.")
+            return said % {"many": many}
         case ReviewRecord(decision="signed"):
-            return f"A reviewer signed for a source at level {record.level}."
+            said = gettext("A reviewer signed for a source at level %(level)s.")
+            return said % {"level": record.level}
         case ReviewRecord():
-            return "A reviewer refused a source."
+            return gettext("A reviewer refused a source.")
         case KeyRecord(event="born"):
-            return f"A {record.role} key came into use."
+            return gettext("A %(role)s key came into use.") % {"role": record.role}
         case KeyRecord():
-            return f"A {record.role} key is used no more ({record.reason or 'ended'})."
+            said = gettext("A %(role)s key is used no more (%(why)s).")
+            return said % {"role": record.role, "why": record.reason or "ended"}
         case PolicyRecord() | LevelRecord():
             return _describe_rule(record)
         case FlavorRecord():
-            return f"The flavor {record.name} was {record.change}."
+            came = gettext("The flavor %(name)s was released.")
+            gone = gettext("The flavor %(name)s was withdrawn.")
+            said = came if record.change == "released" else gone
+            return said % {"name": record.name}
         case ReleaseRecord():
+            parts = render_amount(len(record.parts), "published part")
+            numbers = {"root": record.root, "targets": record.targets, "parts": parts}
             return (
-                f"A release came into force: root {record.root}, targets "
-                f"{record.targets}, {render_amount(len(record.parts), 'published part')}."
+                gettext(
+                    "A release came into force: root %(root)s, targets %(targets)s, "
+                    "%(parts)s."
+                )
+                % numbers
             )
         case RevocationRecord():
             return _describe_revocation(record)
         case RetentionRecord():
             many = render_amount(record.count, record.what.removesuffix("s"))
-            return f"Deleted on purpose: {many} of tasks that had ended."
+            said = gettext("Deleted on purpose: %(many)s of tasks that had ended.")
+            return said % {"many": many}
         case OperatorRecord():
-            return _ACTS.get(record.act.value, "The operator acted.")
+            return gettext(_ACTS.get(record.act.value, "The operator acted."))
         case _:
             assert_never(record)
 
 
 def _describe_workunit(record: WorkunitRecord) -> str:
     if record.state == "withdrawn":
-        return f"The admission in entry {record.admission} was not used."
-    return (
-        f"Attempt {record.attempt} of a task at level {record.level} went out "
-        f"as {render_amount(record.redundancy.target_results, 'result')}."
+        said = gettext("The admission in entry %(entry)s was not used.")
+        return said % {"entry": record.admission}
+    said = gettext(
+        "Attempt %(attempt)s of a task at level %(level)s went out as %(results)s."
     )
+    many = render_amount(record.redundancy.target_results, "result")
+    return said % {"attempt": record.attempt, "level": record.level, "results": many}
 
 
 def _describe_rule(record: PolicyRecord | LevelRecord) -> str:
-    what = "A policy"
+    what = gettext("A policy")
     if isinstance(record, LevelRecord):
-        layer = record.name == "language"
-        what = "The language layer" if layer else f"The level {record.name}"
-    came = "came into force" if record.change == "in_force" else "is in force no more"
-    return f"{what} {came}."
+        what = gettext("The level %(name)s") % {"name": record.name}
+        what = gettext("The language layer") if record.name == "language" else what
+    came = gettext("%(what)s came into force.")
+    gone = gettext("%(what)s is in force no more.")
+    return (came if record.change == "in_force" else gone) % {"what": what}
 
 
 def _describe_revocation(record: RevocationRecord) -> str:
@@ -160,22 +192,24 @@ def _describe_revocation(record: RevocationRecord) -> str:
     )
     denied = [render_amount(count, noun) for count, noun in counts if count]
     if not denied and record.min_epoch <= 1:
-        return f"Revocation statement {record.sequence}: nothing is withdrawn."
-    old = f"epochs below {record.min_epoch}" if record.min_epoch > 1 else ""
-    listed = ", ".join([*denied, *([old] if old else [])])
-    return f"Revocation statement {record.sequence}: {listed} withdrawn."
+        said = gettext("Revocation statement %(number)s: nothing is withdrawn.")
+        return said % {"number": record.sequence}
+    if record.min_epoch > 1:
+        denied.append(gettext("epochs below %(epoch)s") % {"epoch": record.min_epoch})
+    said = gettext("Revocation statement %(number)s: %(listed)s withdrawn.")
+    return said % {"number": record.sequence, "listed": ", ".join(denied)}
 
 
 def summarize_task(timeline: Timeline) -> str:
     """Return the one sentence at the top of a task's page."""
     if not timeline.attempts:
-        return "The log names this task, but no attempt of it was admitted."
+        return gettext("The log names this task, but no attempt of it was admitted.")
     record = timeline.attempts[-1].record
     many = render_amount(record.redundancy.target_results, "volunteer")
-    return (
-        f"A function of one researcher, run at level {record.level} "
-        f"on the computers of {many}."
+    said = gettext(
+        "A function of one researcher, run at level %(level)s on the computers of %(many)s."
     )
+    return said % {"level": record.level, "many": many}
 
 
 # -- commands, so that a reader need not believe the page -----------------------------

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stoilo.client.address import ENVIRONMENT, is_loopback, resolve_address
+from stoilo.client.address import ENVIRONMENT, Address, is_loopback, resolve_address
 from stoilo.core.errors import UsageError
 
 GOOD = {"grpc": "127.0.0.1:57010", "token": "secret-token", "ca": "PEM", "http": "x"}
@@ -103,3 +103,35 @@ def test_secrets_are_in_no_repr(connection_file: Path) -> None:
     address = resolve_address(connection_file)
     assert "secret-token" not in repr(address)
     assert "PEM" not in repr(address)
+
+
+PAGES = "http://127.0.0.1:57080/"
+
+
+@pytest.mark.parametrize("said", [PAGES, PAGES.rstrip("/")])
+def test_pages_of_a_connection_file_are_where_links_lead(
+    tmp_path: Path, said: str
+) -> None:
+    address = read_with(tmp_path, said)
+    assert address.page_of("task", "a1") == f"{PAGES}console/task/a1"
+    assert address.page_of("label", "a/b '<ü") == (
+        f"{PAGES}console/label/a%2Fb%20%27%3C%C3%BC"
+    )
+    assert "secret-token" not in address.page_of("task", "a1")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        *(None, 5, "", "x", "http://", "http://[", "http://h/\n", "ftp://h/"),
+        *("javascript:alert(1)", "http://me:secret@h/", "http://h/?token=1", "//h/"),
+    ],
+)
+def test_without_a_plain_address_there_is_no_link(tmp_path: Path, said: object) -> None:
+    assert read_with(tmp_path, said).page_of("task", "a1") == ""
+
+
+def read_with(tmp_path: Path, http: object) -> Address:
+    path = tmp_path / "connection.json"
+    path.write_text(json.dumps(GOOD | {"http": http}))
+    return resolve_address(path)

@@ -5,6 +5,7 @@ import asyncio
 import stat
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -477,6 +478,38 @@ def test_a_malformed_value_ends_in_our_error(with_fake: Any, value: bytes) -> No
             await conn.create_task(add, ADD).result()
 
     with_fake(body, FakeTaskService(lambda _r, _s: Outcome(value=value)))
+
+
+def test_reprs_lead_to_the_console_where_it_is_known(with_fake: Any) -> None:
+    pages = "https://project.example/a'b/"
+    href = "<a href='https://project.example/a&#x27;b/console/"
+
+    async def body(_conn: Any, service: FakeTaskService) -> None:
+        address = replace(_conn.session.wire.address, pages=pages)
+        async with stoilo.connect(address, journal=Journal(None)) as conn:
+            task = await conn.create_task(add, ADD).submit()
+            for shown in (
+                task,
+                await task.status(),
+                task,
+            ):  # before and after it is asked
+                assert f"{href}task/{task.task_id}' " in shown._repr_html_()
+                assert service.token not in shown._repr_html_()
+            assert f"more at {pages}console/task/{task.task_id}" in await task.explain()
+            sweep = conn.map(add, [ADD], label="sweep 3")
+            assert f"{href}label/sweep' " in sweep._repr_html_()
+
+    with_fake(body)
+
+
+def test_reprs_have_no_link_where_no_address_is_known(with_fake: Any) -> None:
+    async def body(conn: Any, _service: FakeTaskService) -> None:
+        task = await conn.create_task(add, ADD).submit()
+        shown = [task, await task.status(), conn.map(add, [ADD], label="sweep")]
+        assert not [one for one in shown if "<a" in one._repr_html_()]
+        assert "more at" not in await task.explain()
+
+    with_fake(body)
 
 
 def test_reprs_are_small_and_escaped(with_fake: Any) -> None:

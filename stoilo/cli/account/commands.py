@@ -229,11 +229,11 @@ def role(
 
     Reviewers are made by `add --for review`. With --withdraw a reviewer's key is taken out
     of the release: executors that have the new metadata run nothing more on the strength
-    of its reviews.
+    of its reviews, and its holder's connections and sessions end.
     """
     if withdraw is not None and name is None:
         key = withdraw.strip().lower()
-        access.withdraw(data, key, proposal)
+        access.withdraw(data, key, os.environ, proposal)
         record: dict[str, object] = {"key": key, "withdrawn": proposal is None}
         say(record, f"{key[:16]}… withdrawn{_then(proposal)}", as_json=as_json)
         return

@@ -27,6 +27,7 @@ from stoilo.audit.read.export import export_log
 from stoilo.audit.read.reader import LogView, check_evidence, open_log, verify_log
 from stoilo.audit.read.search import find_entries, parse_query, prove_leaf, search_log
 from stoilo.audit.read.source import read_url
+from stoilo.cli.audit.again import Given, run_again
 from stoilo.cli.audit.text import (
     describe_entries,
     record_of,
@@ -34,7 +35,7 @@ from stoilo.cli.audit.text import (
     say_search,
     show_entry,
 )
-from stoilo.cli.output import JSON, read_file, say, say_refused
+from stoilo.cli.output import FILE, JSON, read_file, say, say_refused
 from stoilo.core.digests import check_digest
 from stoilo.core.errors import (
     StoiloError,
@@ -82,7 +83,15 @@ def log_options(command: Callable[..., Any]) -> Callable[..., Any]:
     show_default=True,
     help="List so many at most of what WORDs find.",
 )
+@click.option("--again", is_flag=True, help="Run the task again here, and compare.")
+@click.option("--case", type=FILE, help="The task's case, from its owner (--again).")
+@click.option("--kwargs", help="Arguments it does not hold: JSON or @FILE (--again).")
+@click.option(
+    "--blob", type=FILE, multiple=True, help="A stored value they name (--again)."
+)
+@click.pass_context
 def show(
+    context: click.Context,
     words: tuple[str, ...],
     data: str | Path,
     policy: str | None,
@@ -90,6 +99,10 @@ def show(
     as_json: bool,
     source: bool,
     limit: int,
+    again: bool,
+    case: Path | None,
+    kwargs: str | None,
+    blob: tuple[Path, ...],
 ) -> None:
     """Show the entry at INDEX, all entries of a task, or list what WORDs find.
 
@@ -101,8 +114,20 @@ def show(
     since: and until: must all hold. Every entry of the log is read and the signed tree
     built again from them, so nothing that matches is left out.
 
+    With --again a task that has ended is run once more in the sandbox, with the source,
+    level, seed and arguments that its leaves name, and what comes is compared with what
+    the log records. Exit code 0: the same; 4: something else (STO-L144); 3: this machine
+    cannot run it as it was admitted.
+
     Example: stoilo audit show kind:refusals since:2027-01-01
     """
+    if again:
+        log = _open(data, policy)
+        given = Given(case, kwargs, blob)
+        record, text = run_again(log, words[0] if words else "", given)
+        say(record, text, as_json=as_json)
+        _say_whose_key(log, as_json)
+        context.exit(FAULTY_EXIT if record["code"] else 0)
     if len(words) == 1 and ":" not in words[0] and not words[0].startswith("STO-"):
         log = _open(data, policy)
         places = find_entries(log, words[0])

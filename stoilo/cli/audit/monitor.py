@@ -22,8 +22,8 @@ from stoilo.audit.monitor.state import MonitorState
 from stoilo.audit.read.source import open_source
 from stoilo.cli.audit.entries import read_policy
 from stoilo.cli.output import FOLDER, JSON, say
+from stoilo.core.background import Wakeup
 from stoilo.core.digests import content_digest
-from stoilo.executor.volunteer.wakeup import Wakeup
 
 
 @click.command()

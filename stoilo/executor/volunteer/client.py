@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import msgspec
 
+from stoilo.core.background import Wakeup
 from stoilo.core.boinc.messages import (
     AppVersion,
     ResultState,
@@ -53,7 +54,6 @@ from stoilo.executor.volunteer.scheduler import (
 from stoilo.executor.volunteer.status import CONTROL_FILE, Control, StatusFile
 from stoilo.executor.volunteer.task_run import Course, ResultRun, decide
 from stoilo.executor.volunteer.transfer import Transfer, keep_content
-from stoilo.executor.volunteer.wakeup import Wakeup
 
 log = logging.getLogger(__name__)
 

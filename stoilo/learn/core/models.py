@@ -17,6 +17,7 @@ import numpy as np
 from stoilo.core.errors import UsageError
 from stoilo.learn.core.orders import Snapshot
 from stoilo.learn.core.tensors import Array, Tensors
+from stoilo.sandbox.libraries.torchvision_import import import_torchvision  # noqa: F401 - public there
 
 if TYPE_CHECKING:
     import torch

@@ -1,4 +1,4 @@
-"""What is alike: k-means, similar columns, the best lines; and counts of words."""
+"""What is alike: k-means, similar columns, the best lines; counts of words, ranks of pages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ import functools
 import numpy as np
 
 from stoilo.learn.core.tensors import Array, Tensors
-from stoilo.learn.kernels.programs import best, cross, gram, merge_best, nearest, words
+from stoilo.learn.kernels.programs import (
+    best,
+    cross,
+    flow,
+    gram,
+    merge_best,
+    nearest,
+    words,
+)
 from stoilo.learn.paracel.program import Program
 from stoilo.learn.store.functions import Probe, UpdateFunction, register
 
@@ -75,3 +83,21 @@ def best_lines(query: Array, number: int) -> Program:
 
     start = {"query": np.array(query, float), "best": np.zeros((number, 2))}
     return Program(start, best, step, update=choosing())
+
+
+def pagerank(pages: int, rounds: int = 100, damping: float = 0.85) -> Program:
+    """Return PageRank: samples are links (from, to), targets their weights.
+
+    Round 0 counts what leaves each page, the ranks sum to 1.
+    What a page without links holds goes to all pages alike.
+    """
+    start = {"rank": np.full(pages, 1.0 / pages), "out": np.zeros(pages)}
+
+    def step(here: Tensors, sums: Tensors) -> Tensors:
+        if not here["out"].any():
+            return {"out": sums["out"]}
+        idle = here["rank"][here["out"] == 0.0].sum()
+        rank = (1.0 - damping + damping * idle) / pages + damping * sums["rank"]
+        return {"rank": rank}
+
+    return Program(start, flow, step, 1 + rounds, is_lenient=True)

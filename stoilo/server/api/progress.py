@@ -6,7 +6,6 @@ believed by nothing. They are not in the audit log, as they decide nothing.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +16,7 @@ from sqlalchemy import bindparam, delete, func, literal, select, union_all
 from stoilo.core.errors import UsageError
 from stoilo.core.rpc import progress_pb2 as pb
 from stoilo.core.rpc import progress_pb2_grpc
-from stoilo.core.types import BOUNDS
+from stoilo.core.types import BOUNDS, name_of_label
 from stoilo.server.admission import tokens
 from stoilo.server.admission.quotas import RateMeter
 from stoilo.server.api.service import Calls, served
@@ -43,7 +42,6 @@ REPORTS_PER_HOUR: Final = (
     20_000  # of an account: 27 trainings at a trainer's usual pace
 )
 MOST_COUNT: Final = 2**63 - 1
-_OF_MANY = re.compile(r" \S*[0-9]\S*$")
 
 
 class Point(msgspec.Struct, frozen=True, array_like=True):
@@ -82,11 +80,6 @@ class Known:
     tasks: Sequence[TaskRow]  # newest first
     training: Training | None  # None: no trainer has said anything
     cost: Cost | None  # None: the engine does not count it
-
-
-def name_of(label: str) -> str:
-    """Return what the labels of one map or training share: all but a number at the end."""
-    return _OF_MANY.sub("", label)
 
 
 def thin(points: Sequence[Point], most: int) -> tuple[Point, ...]:
@@ -183,7 +176,7 @@ class ProgressService(Calls, progress_pb2_grpc.ProgressServiceServicer):
         with self.store.read() as connection:
             found = rows.list_tasks(connection, owner.account_id, (), MOST_TASKS)
             training = _decode(connection.scalar(said))
-        tasks = [one for one in found if name_of(one.spec.label) == name]
+        tasks = [one for one in found if name_of_label(one.spec.label) == name]
         names = [workunit_name(one.task_id, one.attempt) for one in tasks]
         engine = self._engine
         cost = engine.cost(names) if isinstance(engine, Costs) else None

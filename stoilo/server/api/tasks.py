@@ -18,13 +18,14 @@ from stoilo.server.api.waiting import MOST_TASKS, select_tasks
 from stoilo.server.db import rows, schema
 from stoilo.server.db.records import AttemptState, Outcome, workunit_name
 from stoilo.server.engines.interface import HostRecords
-from stoilo.server.log.public_records import finish_task
+from stoilo.server.log.public_records import finish_task, make_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
+    from stoilo.audit.read.case import Case
     from stoilo.policies.policy import Policy
     from stoilo.server.db.records import AttemptRow, Owner, TaskRow
     from stoilo.server.db.store import Store
@@ -172,6 +173,11 @@ class TaskDesk:
             spec = task.spec
             names = {spec.task_module, spec.validator_module, spec.arguments}
             return Submitted(task, rows.load_contents(connection, names))
+
+    def read_case(self, owner: Owner, task_id: str) -> Case:
+        """Return what opens the log's entries of his task; ``STO-R003``, ``STO-L023``."""
+        with self._store.read() as connection:
+            return make_case(connection, _owned(connection, owner, task_id))
 
     def find_hosts(self, owner: Owner, task_id: str) -> dict[str, str]:
         """Return who has the owner's copies, by their names: pseudonyms that he alone gets.

@@ -205,7 +205,7 @@ async def _run(
     volunteers = _start_volunteers(work, config, home, url, project, stack)
     programs = _programs(project, home, parts, stack)
     master = work.master_url or url
-    content = ConnectionFile(place, http, master, token, tls.ca.decode())
+    content = ConnectionFile(place, url, master, token, tls.ca.decode())
     home.write_connection(content)
     await wait_until_started(web, serving)
     await watching.serve(config, home, stack)

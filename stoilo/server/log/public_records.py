@@ -20,7 +20,9 @@ from sqlalchemy import select, update
 from stoilo.audit.format.facts import OutcomeRecord, WorkunitRecord
 from stoilo.audit.format.merkle import leaf_hash
 from stoilo.audit.format.records import salted_commitment, task_commitment
+from stoilo.audit.read.case import Case, ResultPayload
 from stoilo.core.digests import Digest, Domain, content_digest, domain_digest
+from stoilo.core.errors import UsageError
 from stoilo.core.statement import Statement
 from stoilo.server.db import rows, schema
 from stoilo.server.log.outbox import Event, EventKind, note_events, read_draft
@@ -37,19 +39,6 @@ if TYPE_CHECKING:
 
 
 _COSIGNATURE_BYTES = {4 + 8 + 64, 4 + 8 + 2420}  # Ed25519, ML-DSA-44
-
-
-class ResultPayload(msgspec.Struct, frozen=True):
-    """What a result's record is made of; private, because it holds the salt."""
-
-    task_id: str  # the task
-    attempt: int  # the one that decided
-    state: str  # the task's final state
-    code: str  # why it did not succeed
-    result_sha256: str  # of the canonical result
-    finished_at: int  # s
-    nonce: str  # the salt, 64 hex digits
-    agreeing: int = 0  # results that agreed
 
 
 class _Document(msgspec.Struct):
@@ -284,6 +273,49 @@ def _load_reviews(
     }
 
 
+def _seal_result(outcome: Outcome) -> bytes:
+    """Return what the result's commitment is of."""
+    return msgspec.msgpack.encode(
+        (outcome.value, outcome.value_blob, outcome.error_type, outcome.items)
+    )
+
+
+def make_case(connection: Connection, task: TaskRow) -> Case:
+    """Return what opens the log's entries of a task, as far as it is kept.
+
+    It holds source, arguments, result and their salts: for the owner, or the operator.
+
+    Raises:
+        UsageError: ``STO-L023`` the task has no outcome, or was never admitted.
+    """
+    outcome, spec = rows.find_outcome(connection, task.task_id), task.spec
+    number = outcome.attempt if outcome else task.attempt
+    attempt = rows.find_attempt(connection, task.task_id, number)
+    if outcome is None or attempt is None or not attempt.statement:
+        raise UsageError(
+            "STO-L023",
+            "there is no result of this task that could be compared",
+            hint="wait until it has ended",
+        )
+    names = (spec.task_module, spec.validator_module, spec.arguments)
+    kept = rows.load_contents(connection, {*names})
+    parts = [kept.get(name, b"") for name in names]
+    query = select(schema.outcome.c.payload)
+    found = connection.scalar(query.where(schema.outcome.c.task_id == task.task_id))
+    payload, result = found or b"", _seal_result(outcome)
+    if payload and _PAYLOAD.decode(payload).result_sha256 != content_digest(result):
+        result = b""  # deleted since
+    return Case(
+        statement=attempt.statement,
+        task_module=parts[0],
+        validator_module=parts[1],
+        compare_entry=spec.compare_entry,
+        arguments=parts[2],
+        payload=payload,
+        result=result,
+    )
+
+
 def finish_task(
     connection: Connection, task: TaskRow, outcome: Outcome, now: int
 ) -> bool:
@@ -294,9 +326,7 @@ def finish_task(
     """
     if task.state.final:
         return False
-    result = msgspec.msgpack.encode(
-        (outcome.value, outcome.value_blob, outcome.error_type, outcome.items)
-    )
+    result = _seal_result(outcome)
     payload = ResultPayload(
         task_id=task.task_id,
         attempt=outcome.attempt,

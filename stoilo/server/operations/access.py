@@ -336,17 +336,30 @@ def enroll(
     return msgspec.structs.replace(connection_file, token=token)
 
 
-def withdraw(data: Path, key: str, proposal: Path | None = None) -> None:
+def withdraw(
+    data: Path, key: str, environ: Mapping[str, str], proposal: Path | None = None
+) -> None:
     """Take a reviewer's key out of the release; raises ``STO-K054``.
 
-    Of a released project: write the list for the next ceremony to `proposal`.
+    Of a released project: write the list for the next ceremony to `proposal`. Where an
+    account has no other key, its reviewer's tokens and sessions end at once and first:
+    whatever fails afterwards, he reads nothing more.
     """
+    named, now = reviewers_of(data), int(time.time())
+    left = without_reviewer(named, key)
+    gone = {one.name for one in named} - {one.name for one in left.keys}
+    account, token = schema.account, schema.token
+    his = (account.c.name.in_(gone), token.c.role == tokens.Role.REVIEWER.value)
+    query = select(token.c.digest).join(account, account.c.id == token.c.account_id)
+    with open_accounts(data, environ) as store, store.write() as connection:
+        digests = connection.scalars(query.where(*his)).all()
+        tokens.revoke_digests(connection, digests, now)
     if proposal is None:
         publish_reviewers(
-            keys_of(data), lambda named: without_reviewer(named, key), int(time.time())
+            keys_of(data), lambda named: without_reviewer(named, key), now
         )
     else:
-        _propose(proposal, without_reviewer(reviewers_of(data), key))
+        _propose(proposal, left)
 
 
 def _propose(place: Path, named: ReviewerFile) -> None:

@@ -17,6 +17,7 @@ from stoilo.server.operations import access, sign_ins
 from stoilo.web.console import wording
 from stoilo.web.console.asking import Asked, download, go
 from stoilo.web.console.ceremonies import read_challenge
+from stoilo.web.language import gettext
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -57,7 +58,7 @@ class Account:
             may=asked.visitor.fresh and not owner.suspended,
             place=self._ceremonies and self._ceremonies.place,
             options=self._ask_to_make(asked, [one.credential for one in keys]),
-            said=wording.SAID.get(asked.query("said"), ""),
+            said=gettext(wording.SAID.get(asked.query("said"), "")),
         )
 
     def _ask_to_make(self, asked: Asked, known: list[bytes]) -> str:

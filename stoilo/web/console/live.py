@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.responses import Response
 
 from stoilo.web.console.asking import HEADERS
+from stoilo.web.language import language
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -86,6 +87,7 @@ class Parts:
 
         Neither is asked for more often than every `FRESH_S`, however many look.
         """
+        key = (language(), key)
         now, (at, known, part) = self._steady(), self._kept.get(key, _NONE)
         if part is None or now - at >= FRESH_S:
             found = mark()

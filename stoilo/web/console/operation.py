@@ -14,6 +14,7 @@ from stoilo.signer.ceremony.release_status import warnings_of
 from stoilo.web.archive import look
 from stoilo.web.console.wording import SECTIONS, render_figures, section_of
 from stoilo.web.details import remarks_of
+from stoilo.web.language import gettext
 
 if TYPE_CHECKING:
     from starlette.responses import Response
@@ -71,7 +72,7 @@ class Operation:
         since = read.get("stoilo_start_time_seconds", [("", now - 1.0)])[0][1]
         pace = f"{60 * signed / max(1.0, now - since):.3g}"
         found[SECTIONS[0][0]].append(
-            Figure("Admissions a minute since the start", pace)
+            Figure(gettext("Admissions a minute since the start"), pace)
         )
         return found
 

@@ -15,6 +15,7 @@ from stoilo.core.types import BOUNDS, TaskState
 from stoilo.server.api.progress import thin
 from stoilo.web.console.live import Part, answer_live
 from stoilo.web.console.research import group_by_label
+from stoilo.web.language import gettext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -137,7 +138,9 @@ class Progress:
 def _say(ended: int, total: int) -> str:
     """Return in tenths what has ended: not every single one is worth a word."""
     tenths = 10 * ended // total if total else 0
-    return "All tasks have ended." if ended == total else f"{tenths}0 % have ended."
+    if ended == total:
+        return gettext("All tasks have ended.")
+    return gettext("%(tenths)s0 %% have ended.") % {"tenths": tenths}
 
 
 def sum_up(tasks: Sequence[TaskRow], now: int) -> Summary:

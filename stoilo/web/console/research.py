@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from starlette.responses import StreamingResponse
 
 from stoilo.core.codec.json_values import render_json_value
@@ -20,13 +21,13 @@ from stoilo.core.codec.nodes import Instance, Ndarray, NumpyScalar, Tensor
 from stoilo.core.codec.skeleton import decode
 from stoilo.core.errors import DeniedError, StoiloError
 from stoilo.core.rpc import tasks_pb2 as pb
-from stoilo.core.types import TaskState
-from stoilo.server.api.progress import name_of
+from stoilo.core.types import TaskState, name_of_label
 from stoilo.server.api.service import CHUNK_BYTES
 from stoilo.web.console import wording
 from stoilo.web.console.asking import HEADERS, Asked, download, go
 from stoilo.web.console.live import Part, answer_live
 from stoilo.web.details import list_measures, remarks_of
+from stoilo.web.language import gettext
 from stoilo.web.listing import list_source
 
 if TYPE_CHECKING:
@@ -117,7 +118,9 @@ class Research:
         text = self._load("console/task_part.html").render(
             polled=polled, hosts=hosts, final=final, live=asked.live
         )
-        part = Part(text, f"The task is {wording.STATES[polled.state]}.", not final)
+        state = gettext(wording.STATES[polled.state])
+        said = gettext("The task is %(state)s.") % {"state": state}
+        part = Part(text, said, not final)
         more = {"polled": polled, "hosts": hosts, "gone": gone}
         return answer_live(
             *(asked, part, "console/task.html"),
@@ -135,9 +138,13 @@ class Research:
     def result(self, asked: Asked) -> Response:
         """``/console/task/ID/result/NAME``: the value as JSON, or as it is encoded.
 
-        NAME is ``value.json``, ``value.skeleton``, or ``N.skeleton`` for a map's item N.
+        NAME is ``value.json``, ``value.skeleton``, or ``N.skeleton`` for a map's item N;
+        ``case.json`` is what an auditor needs to run the task again.
         """
         owner, name = asked.visitor.owner, str(asked.request.path_params["name"])
+        if name == "case.json":
+            case = msgspec.json.encode(self._tasks.desk.read_case(owner, asked.task_id))
+            return download(case, f"{asked.task_id}.case.json", "application/json")
         polled = self._tasks.desk.poll(owner, asked.task_id)
         part, _, form = name.partition(".")
         one: pb.PollTaskResponse | pb.ItemOutcome = polled
@@ -197,7 +204,7 @@ def _describe(
         "findings": remarks_of(*spec.codes),
         "ended": remarks_of(polled.code),
         "limits": [*list_measures(spec.limits), *list_measures(spec.redundancy)],
-        "said": wording.SAID.get(asked.query("said"), ""),
+        "said": gettext(wording.SAID.get(asked.query("said"), "")),
         "key": os.urandom(12).hex(),
     }
 
@@ -206,7 +213,7 @@ def group_by_label(tasks: Iterable[pb.ListedTask]) -> list[Label]:
     """Return the labels of tasks (newest first) with how many are in which state. Pure."""
     found: dict[str, Label] = {}
     for task in tasks:
-        name = name_of(task.label)
+        name = name_of_label(task.label)
         one = found.setdefault(name, Label(name, task.label))
         one.states[task.state] += 1
         one.items += task.map_items
@@ -215,24 +222,25 @@ def group_by_label(tasks: Iterable[pb.ListedTask]) -> list[Label]:
 
 
 def describe_value(node: Node) -> str:
-    """Return what a value is, without what is in it. Pure."""
-    kind = type(node).__name__
+    """Return what a value is, without what is in it. Pure but for the page's language."""
+    kind = gettext(wording.KINDS.get(type(node).__name__, type(node).__name__))
     match node:
         case Ndarray() | Tensor():
-            return f"{wording.KINDS[kind]} of {node.dtype}, shape {node.shape}"
+            form = gettext("%(kind)s of %(dtype)s, shape %(shape)s")
+            return form % {"kind": kind, "dtype": node.dtype, "shape": node.shape}
         case NumpyScalar():
-            return f"{node.dtype} of numpy"
+            return gettext("%(dtype)s of numpy") % {"dtype": node.dtype}
         case Instance():
-            return f"a {node.class_name}"
-        case dict():
-            parts = (
-                f"{key}: {describe_value(one)}" for key, one in [*node.items()][:8]
-            )
-            return f"{wording.KINDS[kind]} of {len(node)} ({', '.join(parts)})"
-        case str() | bytes() | list() | tuple() | set() | frozenset():
-            return f"{wording.KINDS[kind]} of {len(node)}"
+            return gettext("a %(kind)s") % {"kind": node.class_name}
+        case str() | bytes() | list() | tuple() | set() | frozenset() | dict():
+            of = gettext("%(kind)s of %(count)s")
+            said = of % {"kind": kind, "count": len(node)}
         case _:
-            return wording.KINDS.get(kind, kind)
+            return kind
+    if not isinstance(node, dict):
+        return said
+    parts = [f"{key}: {describe_value(one)}" for key, one in [*node.items()][:8]]
+    return f"{said} ({', '.join(parts)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +259,7 @@ def show_json(value: object) -> str:
 def describe_result(polled: pb.PollTaskResponse) -> Shown | None:
     """Return a succeeded task's value, None where there is none to show. Pure."""
     if polled.value_blob:
-        return Shown("more than 1 MiB: download it")
+        return Shown(gettext("more than 1 MiB: download it"))
     if not polled.value:
         return None
     node, text = decode(polled.value), ""
@@ -274,7 +282,7 @@ def as_json(polled: pb.PollTaskResponse) -> object:
 
 
 def _described(data: bytes | None) -> str:
-    return "deleted since" if data is None else describe_value(decode(data))
+    return gettext("deleted since") if data is None else describe_value(decode(data))
 
 
 def _listed(data: bytes | None) -> Listing | None:

@@ -22,6 +22,7 @@ from stoilo.core.errors import StoiloError
 from stoilo.web.console.asking import download
 from stoilo.web.console.research import SHOWN_BYTES, Shown, describe_value, show_json
 from stoilo.web.details import list_measures, remarks_of
+from stoilo.web.language import gettext
 from stoilo.web.listing import list_source, reveal
 
 if TYPE_CHECKING:
@@ -121,5 +122,6 @@ def _show(arguments: bytes) -> Shown:
         node = decode(arguments)
         text = show_json(render_json_value(node))
     except StoiloError as error:
-        return Shown(f"{len(arguments)} bytes, not shown: {error.message}")
+        said = gettext("%(count)s bytes, not shown: %(why)s")
+        return Shown(said % {"count": len(arguments), "why": error.message})
     return Shown(describe_value(node), text if len(arguments) <= SHOWN_BYTES else "")

@@ -7,12 +7,14 @@ found. Answers are never cached; what cannot be answered is a page with a code.
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from dataclasses import dataclass
 from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final, cast
+from urllib.parse import quote
 
 import anyio
 import anyio.to_thread
@@ -33,6 +35,7 @@ from stoilo.web.console.reviewing import Reviewing
 from stoilo.web.console.sessions import Sessions, Visitor
 from stoilo.web.console.tickets import Tickets
 from stoilo.web.console.volunteering import CALL, PAGE, SIGN_IN, Volunteering
+from stoilo.web.language import FOLDER, Languages
 from stoilo.web.pages import load_assets, open_templates
 
 if TYPE_CHECKING:
@@ -51,6 +54,8 @@ _STATUS: Final = {
     "STO-E012": 413,
     "STO-E068": 429,
 }
+# Pages that notebooks lead to, as they stand in an address
+_LED_TO: Final = re.compile(r"/console/(task|label)/[A-Za-z0-9%._~/-]{0,1600}")
 _WITH_FILE: Final = frozenset({"console/account.html", "console/sign_in.html"})
 _BY_FAMILY: Final = {"usage": 400, "policy": 409, "denied": 403, "trust": 400}
 _CHECKS: Final[dict[str, Callable[[Owner, str], None]]] = {
@@ -90,6 +95,7 @@ class Console:
         clock = place.watch.sources.clock
         self.sessions = Sessions(place.tasks.store, place.url, clock, steady)
         self._templates = open_templates(place.url, load_assets())
+        self._languages = Languages(place.data / FOLDER)
         self._dispatcher = place.config.dispatcher
         self._templates.globals.update(words=wording, dispatcher=self._dispatcher)
         self._turns = anyio.CapacityLimiter(AT_ONCE)
@@ -134,7 +140,7 @@ class Console:
 
     def routes(self) -> list[Route]:
         """Return starlette's routes."""
-        return [
+        found = [
             Route("/console/sign-in", self._sign_in_page, methods=["GET"]),
             *(
                 Route(path, partial(self._sign_in, way), methods=["POST"])
@@ -151,6 +157,7 @@ class Console:
                 for one in self.pages
             ),
         ]
+        return self._languages.speak(found)
 
     async def _serve(self, page: Page, request: Request) -> Response:
         """Answer for one page: who, whether he may, then what."""
@@ -212,6 +219,7 @@ class Console:
     def _ask_to_sign_in(
         self, request: Request, link: str = "", problem: str = "", status: int = 200
     ) -> Response:
+        to = quote(request.scope["path"])
         cookie = secrets.token_urlsafe(16)
         stamp = self.sessions.stamp(cookie)
         page = self._render(
@@ -220,6 +228,7 @@ class Console:
             status,
             link=link,
             problem=problem,
+            to=to if _LED_TO.fullmatch(to) else "",
             form=stamp,
             ways=self.entrances.offer(cookie),
             stock=self._stock,
@@ -248,6 +257,8 @@ class Console:
             return self._refuse(error, request)
         is_theirs = _of_volunteers(request)
         answer = go(PAGE if is_theirs else "/console/")
+        if not is_theirs and _LED_TO.fullmatch(fields.get("to", "")):
+            answer.headers["location"] = fields["to"]
         guard = self.volunteers if is_theirs else self.sessions
         self.sessions.keep(answer, guard.cookie, token)
         self.sessions.keep(answer, self.sessions.form_cookie, "")
@@ -258,10 +269,14 @@ class Console:
         return self._ask_to_sign_in(request, problem=said, status=status_of(error))
 
     def _let_in(self, token: str) -> Response:
-        """Return a page that goes on by itself: the cookie is not sent from elsewhere."""
-        answer = self._render(None, "console/signed_in.html")
-        answer.headers["refresh"] = "0; url=/console/"
+        answer = self._go_on("/console/")
         self.sessions.keep(answer, self.sessions.cookie, token)
+        return answer
+
+    def _go_on(self, to: str) -> Response:
+        """Return a page that goes on by itself: the cookie is not sent from elsewhere."""
+        answer = self._render(None, "console/signed_in.html", to=to)
+        answer.headers["refresh"] = f"0; url={to}"
         return answer
 
     def _traffic(self, asked: Asked) -> Response:
@@ -279,6 +294,10 @@ class Console:
         self, error: StoiloError, visitor: Visitor | None, request: Request
     ) -> Response:
         if visitor is None and error.code == "STO-R001":
+            to = quote(request.scope["path"])
+            from_elsewhere = request.headers.get("sec-fetch-site") == "cross-site"
+            if from_elsewhere and request.method == "GET" and _LED_TO.fullmatch(to):
+                return self._go_on(to)
             # Only a page that was asked for by hand: a form's answer has no use for one.
             said = wording.describe_problem(error) if request.cookies else ""
             return self._ask_to_sign_in(request, problem=said, status=401)

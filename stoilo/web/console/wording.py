@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from stoilo.web.language import gettext
 from stoilo.web.wording import render_bytes, render_seconds
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ def links_of(role: str) -> list[tuple[str, str]]:
     hidden = _OF_NO_TASKS if role == "operator" else _OF_NO_TASKS | OF_OPERATORS
     own = OF_ROLES.get(role)
     return [
-        (path, name)
+        (path, gettext(name))
         for path, name in LINKS
         if (path in own if own else path not in hidden)
     ]
@@ -111,11 +112,12 @@ def section_of(metric: str) -> str:
 def render_figures(metric: str, values: Sequence[tuple[str, float]]) -> str:
     """Return a metric's values by label; of many only those that are not zero."""
     shown = [
-        f"{STATES.get(label, label.replace('_', ' '))} {render_figure(metric, value)}"
+        f"{gettext(STATES.get(label, label.replace('_', ' ')))} "
+        f"{render_figure(metric, value)}"
         for label, value in values
         if value or len(values) == 1
     ]
-    return ", ".join(shown).strip() or "none"
+    return ", ".join(shown).strip() or gettext("none")
 
 
 def render_figure(name: str, value: float) -> str:

@@ -37,7 +37,7 @@ for (const form of document.querySelectorAll("form[data-passkey]")) {
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       answer(form).catch((error) => {
-        note.textContent = `No passkey was given (${error.name}). Try again, or use a link.`;
+        note.textContent = `${form.dataset.failed} (${error.name})`;
       });
     });
   }

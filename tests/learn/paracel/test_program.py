@@ -14,14 +14,19 @@ from stoilo.core.types import RunStatus
 from stoilo.learn.core.orders import Reply
 from stoilo.learn.driver.in_flight import Flights
 from stoilo.learn.kernels import array_models, programs
-from stoilo.learn.paracel.clusters import best_lines, kmeans, similarity, word_count
+from stoilo.learn.paracel.clusters import (
+    best_lines,
+    kmeans,
+    pagerank,
+    similarity,
+    word_count,
+)
 from stoilo.learn.paracel.factors import (
     alternating,
     biased_factors,
     conjugate_factors,
     tall_svd,
 )
-from stoilo.learn.paracel.graphs import pagerank
 from stoilo.learn.paracel.linear import (
     conjugate_ridge,
     consensus_lasso,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import stoilo
 from stoilo.core.codec.skeleton import decode
 from stoilo.testing.deployment import Deployment
 from stoilo.testing.served import run_stoilo
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.slow
+HTML = "text/html; charset=utf-8"
 
 SCRIPT = '''\
 """Estimate pi by darts on other people's computers."""
@@ -172,6 +174,40 @@ def test_researcher_s_day(
     check_views(page)
     page.goto(f"{deployed.line.http}console/task/{done}")
     assert page.locator("h1").inner_text() == "Sign in"
+
+
+def darts(call: dict[str, Any]) -> Any:
+    return call["n"]
+
+
+def test_notebook_s_link_leads_to_its_page_signed_in_or_not(
+    browser: Any, deployed: Deployment
+) -> None:
+    """The notebook is another site: its links bring no strict cookie along."""
+    with stoilo.connect_sync(deployed.data / "connection.json") as conn:
+        run = conn.map(darts, [{"n": 1}], label="from a notebook 7")
+        run.results()
+        task = conn.restore_task(run.task_ids[0])
+        cells = [task._repr_html_(), run._repr_html_(), task.status()._repr_html_()]
+    notebook = "http://notebook.example/"
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.route(
+            notebook,
+            lambda asked: asked.fulfill(body="".join(cells), content_type=HTML),
+        )
+        page.goto(notebook)
+        links = page.get_by_role("link", name="Open in the console")
+        with page.expect_popup() as opened:
+            links.first.click()
+        secret = link(deployed, "local", "console").partition("link=")[2]
+        opened.value.get_by_label("Link's code or token").fill(secret)
+        opened.value.get_by_role("button", name="Sign in").click()
+        assert run.task_ids[0][:12] in opened.value.inner_text("h1")
+        for at, title in ((1, "from a notebook"), (2, run.task_ids[0][:12])):
+            with page.expect_popup() as opened:
+                links.nth(at).click()
+            opened.value.get_by_role("heading", level=1, name=title).wait_for()
 
 
 def test_task_is_submitted_once_more_and_finishes(

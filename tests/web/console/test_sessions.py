@@ -41,6 +41,36 @@ def test_link_opens_one_session_only(served: ConsoleBench) -> None:
     assert second.ask(TASKS).status == 401
 
 
+@pytest.mark.parametrize("page", ["task/0a1b", "label/my%20map/%C3%A9", "label/"])
+def test_sign_in_leads_to_the_page_that_a_link_asked_for(
+    served: ConsoleBench, page: str
+) -> None:
+    visitor, path = served.nobody(), f"/console/{page}"
+    form = visitor.ask(path).forms()["/console/sign-in"]
+    answer = visitor.post("/console/sign-in", form | {"secret": served.link()})
+    assert (answer.status, answer.headers["location"]) == (303, path)
+
+
+@pytest.mark.parametrize("to", ["//evil.example/", "https://evil.example/", "/audit/"])
+def test_sign_in_leads_nowhere_else(served: ConsoleBench, to: str) -> None:
+    visitor = served.nobody()
+    form = visitor.ask("/console/").forms()["/console/sign-in"]
+    answer = visitor.post(
+        "/console/sign-in", form | {"secret": served.link(), "to": to}
+    )
+    assert (answer.status, answer.headers["location"]) == (303, "/console/")
+
+
+def test_link_of_another_site_asks_again_with_the_session(served: ConsoleBench) -> None:
+    """A browser sends no strict cookie with another site's link, with the next it does."""
+    path, nobody = "/console/task/0a1b", served.nobody()
+    answer = nobody.ask(path, sec_fetch_site="cross-site")
+    assert answer.headers["refresh"] == f"0; url={path}"
+    assert "refresh" not in nobody.ask(path, sec_fetch_site="same-origin").headers
+    assert served.visitor().ask(path, sec_fetch_site="cross-site").status == 404
+    assert nobody.ask("/console/account", sec_fetch_site="cross-site").status == 401
+
+
 def test_link_ends_after_its_minutes(served: ConsoleBench) -> None:
     link = served.link()
     served.bench.clock.now += tokens.LINK_S

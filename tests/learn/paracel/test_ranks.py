@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from stoilo.learn.paracel.graphs import pagerank
+from stoilo.learn.paracel.clusters import pagerank
 
 PAGES = 30
 
