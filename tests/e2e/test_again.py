@@ -30,7 +30,7 @@ import random
 
 def darts(kwargs):
     inside = sum(random.random() < 0.5 for _ in range(kwargs["n"]))
-    return {"inside": inside, "of": kwargs["n"]}
+    return {"inside": inside, "next": random.random()}  # another seed, another number
 """
 ITEMS = b"""\
 def divide(kwargs):

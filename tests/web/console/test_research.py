@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import delete
 
+from stoilo.audit.read.case import parse_case
 from stoilo.core.codec.nodes import Instance, Ndarray
 from stoilo.core.codec.skeleton import decode, encode
 from stoilo.core.rpc import tasks_pb2 as pb
@@ -183,6 +184,18 @@ def test_value_is_downloaded_as_json_and_as_encoded(served: ConsoleBench) -> Non
     assert saved == [
         f'attachment; filename="{task}.{end}"' for end in ("json", "skeleton")
     ]
+
+
+def test_case_is_its_owner_s_alone_and_needs_an_end(served: ConsoleBench) -> None:
+    task, visitor = submit(served, "k1"), served.visitor()
+    page = f"/console/task/{task}/result/case.json"
+    assert visitor.ask(page).status == 400  # there is nothing to compare with yet
+    succeed(served, task)
+    answer = visitor.ask(page)
+    assert parse_case(answer.body).statement
+    saved = f'attachment; filename="{task}.case.json"'
+    assert answer.headers["content-disposition"] == saved
+    assert served.visitor("bob").ask(page).status == 404
 
 
 def test_large_value_is_downloaded_whole(served: ConsoleBench) -> None:
