@@ -133,8 +133,8 @@ def make_torch(name: str, links: Links) -> Callable[[], None]:
     return step
 
 
-def be_member(rank: int, store: str) -> dict[str, Any]:
-    """Run everything as one of four; return the shares of time, by name."""
+def be_member(rank: int, store: str, count: int, rounds: int) -> dict[str, Any]:
+    """Run everything as one of four, `count` batches; return the shares of time, by name."""
     torch.set_num_threads(1)
     dist.init_process_group(
         "gloo",
@@ -161,32 +161,35 @@ def be_member(rank: int, store: str) -> dict[str, Any]:
         return value
 
     run_ours(links, STAGES)  # torch imports some of itself when it is first used
-    spans: Any = time_it("1f1b", BATCHES, lambda: run_ours(links, BATCHES))
+    spans: Any = time_it("1f1b", count, lambda: run_ours(links, count))
     found["spans"] = [[s.stage, s.kind, s.batch, s.begin_s, s.end_s] for s in spans]
-    time_it("naive", 8, lambda: run_ours(links, 8, schedule="naive", micro=1))
-    flushed = ROUNDS * FLUSH
-    time_it("flush", flushed, lambda: run_flushed(links))
+    few = min(8, count)
+    time_it("naive", few, lambda: run_ours(links, few, schedule="naive", micro=1))
+    flushed = rounds * FLUSH
+    time_it("flush", flushed, lambda: run_flushed(links, rounds))
     for name in ("ScheduleGPipe", "Schedule1F1B", "ScheduleInterleaved1F1B"):
         step = make_torch(name, links)
         step()  # forms of messages are found out in the first one
-        time_it(name, flushed, lambda step=step: [step() for _ in range(ROUNDS)])
+        time_it(name, flushed, lambda step=step: [step() for _ in range(rounds)])
     dist.destroy_process_group()
     return found
 
 
-def run_flushed(links: Links) -> None:
+def run_flushed(links: Links, rounds: int) -> None:
     """Train with one update for each eight micro-batches."""
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         run_ours(links, FLUSH, "gradient", micro=FLUSH)
 
 
-def measure_all() -> dict[str, Any]:
+def measure_all(batches: int, rounds: int) -> dict[str, Any]:
     """Run the four processes; return what rank 0 found."""
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder) / "store")
         command = [sys.executable, "-m", "bench.learn_pipeline", store]
         members = [
-            subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE)
+            subprocess.Popen(
+                [*command, *map(str, (rank, batches, rounds))], stdout=subprocess.PIPE
+            )
             for rank in range(STAGES)
         ]
         told = [one.communicate(timeout=LIMIT_S)[0] for one in members]
@@ -196,7 +199,7 @@ def measure_all() -> dict[str, Any]:
 
 
 NAMES = {
-    "1f1b": f"no flush, {BATCHES} batches",
+    "1f1b": "no flush, {} batches",
     "naive": "one batch at a time",
     "flush": f"1F1B, flush of {FLUSH}",
 }
@@ -205,19 +208,19 @@ PEERS = {
     "Schedule1F1B": "torch's 1F1B",
     "ScheduleInterleaved1F1B": "torch's interleaved",
 }
-IDEAL = {"1f1b": BATCHES / (BATCHES + STAGES - 1), "naive": 1 / STAGES}
 
 
-def measure() -> list[Row]:
+def measure(batches: int = BATCHES, rounds: int = ROUNDS) -> list[Row]:
     """Return each schedule's utilisation beside torch's."""
-    found = measure_all()
+    found = measure_all(batches, rounds)
+    ideals = {"1f1b": batches / (batches + STAGES - 1), "naive": 1 / STAGES}
     rows = [
         Row(
-            f"pipeline of {STAGES} stages that sleep: utilisation, {what}",
+            f"pipeline of {STAGES} stages that sleep: utilisation, {what.format(batches)}",
             found[name],
             "of the time",
             "schedule itself",
-            ideal := IDEAL.get(name, FLUSH / (FLUSH + STAGES - 1)),
+            ideal := ideals.get(name, FLUSH / (FLUSH + STAGES - 1)),
             found[name] / ideal,
             "of it",
             "≥ 0.93" if name == "1f1b" else "",
@@ -240,7 +243,7 @@ def measure() -> list[Row]:
 
 
 if __name__ == "__main__":
-    at, number = sys.argv[1:]
-    shares = be_member(int(number), at)
+    at, number, *sizes = sys.argv[1:]
+    shares = be_member(int(number), at, *map(int, sizes))
     if number == "0":
         print(json.dumps(shares))

@@ -40,6 +40,7 @@ ROUNDS = 100
 SEEDS = range(5)
 AT_ONCE = 2  # seeds
 MOST_S = 600.0
+WARM_S = 2.0  # of a task, so that each volunteer gets one
 Loss = Callable[[Any, Any, Any], tuple[float, dict[str, Any]]]
 
 
@@ -78,6 +79,15 @@ def draw_delays(seed: int, base_s: float) -> list[list[float]]:
 
 
 @dataclass(frozen=True, slots=True)
+class Sizes:
+    """How much is trained, and by whom."""
+
+    base_s: float = BASE_S
+    volunteers: int = WORKERS
+    slack: float = 0.0  # how far the loss may be from where it should come
+
+
+@dataclass(frozen=True, slots=True)
 class Reached:
     """A training that came to the loss."""
 
@@ -88,7 +98,7 @@ class Reached:
 
 
 async def train(
-    conn: stoilo.Connection, limit: int | None, seed: int, base_s: float
+    conn: stoilo.Connection, limit: int | None, seed: int, sizes: Sizes
 ) -> Reached:
     """Train until the whole data's loss is near its optimum."""
     parts, target = regression()
@@ -99,7 +109,7 @@ async def train(
         for number, p in enumerate(parts)
     ]
     first = {"theta": np.zeros(WIDTH), "done": np.zeros(WORKERS)}
-    delays, whole = draw_delays(seed, base_s), min(len(p.x) for p in parts)
+    delays, whole = draw_delays(seed, sizes.base_s), min(len(p.x) for p in parts)
     sleeping = make_sleeping_loss(DECAY, delays, -SAMPLES / RATE, whole)
     settings = SspSettings(ROUNDS, limit)
     options = TrainerOptions(clip=None)  # `done` is no gradient
@@ -112,55 +122,60 @@ async def train(
         async for update in trainer:
             at = {"theta": update.snapshot.parameters["theta"]}
             lead = max(lead, clock.clock.lead)
-            if sum(loss(at, p.x, p.y)[0] for p in parts) / SAMPLES < target:
+            if (
+                sum(loss(at, p.x, p.y)[0] for p in parts) / SAMPLES
+                < target + sizes.slack
+            ):
                 took = time.monotonic() - began
                 answers = len(trainer.run.history.updates)
                 return Reached(took, answers, clock.clock.time, lead)
     raise AssertionError("the loss was not reached")
 
 
-def deploy_and_train(limit: int | None, seed: int, base_s: float) -> Reached:
+def deploy_and_train(limit: int | None, seed: int, sizes: Sizes) -> Reached:
     """Train in a deployment of its own, after its volunteers have begun to work."""
 
     async def connect_and_train(address: str, journal: Journal) -> Reached:
         async with stoilo.connect(address, journal=journal) as conn:
             # Each volunteer has a zygote then, and has computed once.
-            await warm_up(conn)
-            return await asyncio.wait_for(train(conn, limit, seed, base_s), MOST_S)
+            await warm_up(conn, sizes)
+            return await asyncio.wait_for(train(conn, limit, seed, sizes), MOST_S)
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        with Deployment(place / "data", volunteers=WORKERS) as running:
+        with Deployment(place / "data", volunteers=sizes.volunteers) as running:
             assert running.line is not None
             journal = Journal(place / "journal")
             return asyncio.run(connect_and_train(running.line.connection, journal))
 
 
-async def warm_up(conn: stoilo.Connection) -> None:
+async def warm_up(conn: stoilo.Connection, sizes: Sizes) -> None:
     """Have each volunteer compute at least once: as many tasks as there are, each a while."""
     parts, _ = regression()
     wide = [
         Part(np.column_stack([p.x[:2], np.full(2, number)]), p.y[:2])
-        for number, p in enumerate(parts)
+        for number, p in enumerate(parts[: sizes.volunteers])
     ]
     first = {"theta": np.zeros(WIDTH), "done": np.zeros(WORKERS)}
-    model = ArrayModel(first, make_sleeping_loss(DECAY, [[2.0] * 3] * WORKERS, 0.0, 2))
+    model = ArrayModel(
+        first, make_sleeping_loss(DECAY, [[WARM_S] * 3] * WORKERS, 0.0, 2)
+    )
     async with SspTrainer(conn, model, wide, SspSettings(2, 0)) as trainer:
         await trainer.train()
 
 
-def reach_both(seed: int, base_s: float) -> tuple[Reached, Reached]:
+def reach_both(seed: int, sizes: Sizes) -> tuple[Reached, Reached]:
     """Return what BSP and SSP take, measured side by side."""
-    job = partial(deploy_and_train, seed=seed, base_s=base_s)
+    job = partial(deploy_and_train, seed=seed, sizes=sizes)
     with ThreadPoolExecutor(2) as pool:
         bsp, ssp = pool.map(job, (0, LIMIT))
     return bsp, ssp
 
 
-def measure(seeds: Sequence[int] = SEEDS, base_s: float = BASE_S) -> list[Row]:
+def measure(seeds: Sequence[int] = SEEDS, sizes: Sizes = Sizes()) -> list[Row]:
     """Return a row for each seed, and one for all."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        pairs = list(pool.map(partial(reach_both, base_s=base_s), seeds))
+        pairs = list(pool.map(partial(reach_both, sizes=sizes), seeds))
     rows = [
         _row(f"SSP, limit {LIMIT}, seed {seed}", ssp.seconds, bsp.seconds)
         for seed, (bsp, ssp) in zip(seeds, pairs, strict=True)

@@ -48,7 +48,6 @@ from stoilo.testing.deployment import Deployment
 from tests.support.ranks import run_ranks
 
 HOSTS = 2
-STEPS = 8  # of local work
 RATE = 0.01
 WAYS = ("data parallel", "local steps", "pipeline")
 WHAT = ("seconds", "MB down to hosts", "MB up from hosts", "MB to and from the trainer")
@@ -62,6 +61,7 @@ class Case:
     width: int  # of both hidden layers
     group: int
     groups: int = 16
+    steps: int = 8  # of local work
 
 
 CASES = (
@@ -130,8 +130,8 @@ def make_trainer(way: str, case: Case, place: ServerBackend, seed: int) -> Train
     if way == "data parallel":
         plain = SynchronousSettings(1, block=case.group)
         return SynchronousTrainer(place, whole, parts, plain, Sgd(RATE), **common)
-    local = LocalWork(RATE, batch=case.group, steps=STEPS)
-    rounds = FederatedSettings(case.groups // (HOSTS * STEPS), local)
+    local = LocalWork(RATE, batch=case.group, steps=case.steps)
+    rounds = FederatedSettings(case.groups // (HOSTS * case.steps), local)
     return FedAvgTrainer(place, whole, parts, rounds, **common)
 
 

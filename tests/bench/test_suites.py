@@ -13,6 +13,7 @@ from bench.console_watchers import Sizes as WatchSizes
 from bench.corpus import KERNELS, NUMPY, TORCH, Program
 from bench.frozen import budget_ms
 from bench.hostile import Sizes as HostileSizes
+from bench.learn_ssp import Sizes as SspSizes
 from bench.learn_staged import Case
 from bench.rows import Row
 from bench.simulation.scenario import Scenario
@@ -46,14 +47,14 @@ SMALL = {
     "learn_jail": {"methods": ("fedavg",), "accuracy": 0.5, "widths": (4,), "steps": 1},
     "learn_step": {"widths": (4,), "steps": 1},
     "learn_robust": {"seeds": (0,), "answers": 6, "steps": 3, "epochs": 1},
-    "learn_ssp": {"seeds": (0,), "base_s": 0.1},
+    "learn_ssp": {"seeds": (0,), "sizes": SspSizes(0.1, volunteers=2, slack=0.2)},
     "learn_staged": {
-        "cases": (Case("small", 4, 2),),
+        "cases": (Case("small", 4, 2, groups=4, steps=2),),
         "vocabulary": {"words": 4, "width": 2, "tokens": 3, "shards": 2},
         "rounds": 1,
     },
     "learn_cell": {"seeds": (0,), "row_s": 1e-5},
-    "learn_pipeline": {},
+    "learn_pipeline": {"batches": 4, "rounds": 1},
     "learn_traffic_live": {"seeds": (0,), "nodes": 2, "size": 1 << 16},
     "learn_traffic": {"sizes": ((4, range(2), 3),), "searched": 4},
     "learn_reduce": {"cases": ((2, 0.1),), "runs": 1},
