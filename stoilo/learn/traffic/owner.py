@@ -81,5 +81,6 @@ def collect(
             found.writelines(w.receive_pieces(stream, item, end))
         p.send_frame(stream, w.DONE)
     data = found.getvalue()
-    whole = (len(data), item.ids)
-    return w.Item(item.number, content_digest(data), *whole, training=training), data
+    if item.of > 1:
+        item = w.Item(item.number, content_digest(data), len(data), item.ids)
+    return item, data

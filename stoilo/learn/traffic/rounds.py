@@ -14,10 +14,10 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from stoilo.learn.traffic.owner import collect, give
 from stoilo.learn.traffic.sums import ExactSum, Scale
 
 MOST_PARTS = 1 << 20
+T = TypeVar("T")
 _ROUNDING = 1e-6  # by which a sum may be longer than what it was made of
 
 
@@ -69,29 +70,22 @@ class NodeTraffic:
 
     def give(self, number: int, data: bytes, ids: Sequence[str] = ()) -> None:
         """Hold bytes; see `Traffic`."""
-        try:
-            training = "" if ids else self.training
-            place = read_place(self.connection)
-            give(place, number, data, tuple(ids), training=training)
-        except OSError as error:
-            raise _away(error) from None
+        self._do(give, ids, number, data, tuple(ids))
 
     def collect(
         self, number: int, ids: Sequence[str], wait_s: float
     ) -> tuple[tuple[str, ...], bytes]:
         """Return a version or a sum; see `Traffic`."""
-        try:
-            training = "" if ids else self.training
-            place = read_place(self.connection)
-            item, data = collect(place, number, ids, wait_s, training)
-        except OSError as error:
-            raise _away(error) from None
+        item, data = self._do(collect, ids, number, ids, wait_s)
         return item.ids, data
 
-
-def _away(error: OSError) -> UnreachableError:
-    why = str(error) or type(error).__name__
-    return UnreachableError("STO-T037", f"the own node: {why}")
+    def _do(self, do: Callable[..., T], ids: Sequence[str], *about: object) -> T:
+        training = "" if ids else self.training
+        try:
+            return do(read_place(self.connection), *about, training=training)
+        except OSError as error:
+            why = f"the own node: {str(error) or type(error).__name__}"
+            raise UnreachableError("STO-T037", why) from None
 
 
 @dataclass(frozen=True, slots=True)
