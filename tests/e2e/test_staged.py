@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import sqlite3
+from functools import partial
 
 import numpy as np
 import pytest
@@ -162,6 +163,18 @@ def test_vocabulary_and_wide_layer_in_shards_are_the_whole(deployment):
     np.testing.assert_allclose(output, np.tanh(x @ w.T) @ w, rtol=1e-12)
 
 
+async def kill_at_work(process, is_busy, step):
+    """Kill a volunteer while it has a copy; it stands still while we look once more."""
+    while True:
+        while not is_busy():
+            await step()
+        process.send_signal(signal.SIGSTOP)
+        await asyncio.sleep(1)  # what it had sent before has come
+        if is_busy():
+            return process.kill()
+        process.send_signal(signal.SIGCONT)
+
+
 def is_at_work(deployment, email):
     query = (
         "select count(*) from engine_result c join engine_user u on u.id = c.user_id"
@@ -194,9 +207,8 @@ def test_liar_and_killed_host_change_no_bit_where_copies_agree(deployment, other
         async with connect(deployment) as conn:
             trainer = make_trainer(conn, 1, 32, 8, redundancy=AGREE)
             async with trainer:
-                while not is_at_work(deployment, "mortal@example.org"):
-                    await trainer._step()
-                others.kill()
+                busy = partial(is_at_work, deployment, "mortal@example.org")
+                await kill_at_work(others, busy, trainer._step)
                 await trainer.train()
             tasks = [conn.restore_task(e.task_id) for e in conn.recent_tasks(40)]
             copies = [c for task in tasks for c in (await task.status()).copies]
