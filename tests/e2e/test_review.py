@@ -270,6 +270,8 @@ def test_withdrawn_reviewer_lets_nothing_more_through(project: Project) -> None:
     words = {"task_module": source, "arguments": encode({"x": 1})}
     running = project.client.submit(redundancy=many, **words)
     project.wait_for_copies(running, 2)  # it needs more users than there are
+    held = project.submit(11, SOURCE + b"# another\n")
+    signed = project.sign(held)
     data = ("--data", str(project.data))
     listed = cli("account", "list", "--reviewers", *data)
     [key] = [one["key"] for one in listed["reviewers"]]
@@ -277,5 +279,5 @@ def test_withdrawn_reviewer_lets_nothing_more_through(project: Project) -> None:
     task_id = project.submit(10, source)
     project.wait_for(task_id, "waiting_review")
     project.wait_for(running, "waiting_review")
-    refused = project.hand_in(task_id, project.sign(task_id), code=4)
-    assert refused["error"]["code"] == "STO-R023"
+    refused = project.hand_in(held, signed, code=8)  # nor what he signed before
+    assert refused["error"]["code"] == "STO-R001"
